@@ -74,8 +74,8 @@ enum fl_path {
 };
 
 /* A vector holds the causes, then the paths. Both halves grow by the same total. */
-#define FL_VECTOR_COUNT (FL_CAUSE_COUNT + FL_PATH_COUNT)
-#define FL_VECTOR_PATH(path) (FL_CAUSE_COUNT + (path))
+#define FL_VECTOR_COUNT ((int)FL_CAUSE_COUNT + (int)FL_PATH_COUNT)
+#define FL_VECTOR_PATH(path) ((int)FL_CAUSE_COUNT + (int)(path))
 
 enum fl_slot_state {
 	FL_SLOT_FREE = 0,
