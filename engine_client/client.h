@@ -46,6 +46,9 @@ bool flc_attach_step(uint32_t wait_ms);
 /* Lets go of everything (plugin removal, process end). No other call may be running. */
 void flc_detach(void);
 
+/* Why the last attempt failed, or what the attachment lacks, for people. The attaching thread's. */
+void flc_attach_error(char *text, size_t bytes);
+
 /* CLOCK_MONOTONIC, ns. */
 uint64_t flc_now_ns(void);
 
@@ -62,6 +65,9 @@ struct flc_thread *flc_thread_self(void);
 
 /* Number that changes with every attachment: state derived from an attachment is void when it differs. */
 uint64_t flc_thread_epoch(const struct flc_thread *thread);
+
+/* True when the kernel side confirmed the thread's slot: accounts will be valid. */
+bool flc_thread_traced(const struct flc_thread *thread);
 
 /* A reading of the thread's own slot: the vector includes the time since the last switch-in. */
 struct flc_account {
@@ -102,6 +108,8 @@ bool flc_write_parts(struct flc_thread *thread, void *record, size_t record_byte
  * under pressure a text may be asked for again, never missed for good.
  */
 bool flc_text_wanted(struct flc_thread *thread, uint64_t queryid);
+/* False when the daemon takes digests only: flc_text_wanted() is then always false. */
+bool flc_texts_wanted(void);
 void flc_write_text(struct flc_thread *thread, uint64_t queryid, const char *text, size_t length,
 		    bool truncated);
 
@@ -113,6 +121,7 @@ void flc_write_text(struct flc_thread *thread, uint64_t queryid, const char *tex
 struct flc_tokenizer_options {
 	bool ansi_strings;        /* "..." is an identifier, dollar quotes and nested comments exist */
 	bool no_backslash_escapes; /* backslash is an ordinary character in strings */
+	bool ansi_quotes;          /* MariaDB's ANSI_QUOTES: "..." is an identifier, nothing else changes */
 };
 uint64_t flc_normalize(const char *query, size_t length, const struct flc_tokenizer_options *options,
 		       char *text, size_t capacity, size_t *text_length, bool *truncated);
@@ -138,6 +147,7 @@ struct flc_query {
 	const char *const *columns;
 	uint32_t column_count;
 	uint32_t deadline_ms; /* 1000 */
+	bool (*cancelled)(void); /* NULL, or asked while waiting: true gives up. Must not jump away. */
 };
 
 /* NULL: failed, and error says the cause and the remedy. */
