@@ -144,8 +144,9 @@ struct fl_record_commit {
 	fl_u64 vector_ns[FL_VECTOR_COUNT];
 	fl_u32 flags; /* FL_COMMIT_* */
 	fl_u32 kind;  /* enum fl_kind */
+	fl_u64 attributed_ns; /* with FL_COMMIT_ATTRIBUTED: the part of duration_ns that no thread waited */
 };
-FL_STATIC_ASSERT(sizeof(struct fl_record_commit) == 208, "fl_record_commit is a contract");
+FL_STATIC_ASSERT(sizeof(struct fl_record_commit) == 216, "fl_record_commit is a contract");
 FL_STATIC_ASSERT(sizeof(struct fl_record_statement) == 56, "fl_record_statement is a contract");
 
 #endif
