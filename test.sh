@@ -39,8 +39,18 @@ quietly() {
   fi
 }
 
-clean_rig() { [ ! -x tests/rig/device ] || tests/rig/device clean; }
+# Devices, servers and mounts of a run that was killed (each folder below the run folder is one device's).
+clean_rig() {
+  [ -x "$FLUSHLIGHT_BUILD_DIR/tests/rig/slowctl" ] || return 0
+  PYTHONPATH=tests/rig python3 -c '
+import sys
+from device import clean
+from locations import run_folder, tools_folder
+left = [clean(f, tools_folder() / "slowctl") for f in run_folder().iterdir() if f.is_dir()]
+sys.exit(f"left behind by an earlier run: {left}" if any(left) else 0)'
+}
 
+export FLUSHLIGHT_BUILD_DIR=$PWD/build/release FLUSHLIGHT_ENGINES_DIR=$PWD/build/engines
 mkdir -p build/logs
 say "packages"
 tools/install-deps
@@ -60,10 +70,10 @@ quietly configure-release cmake --preset release
 quietly build-release cmake --build --preset release
 
 if [ $what = default ] || [ $what = all ]; then
-  # The engines' sanitizer-free processes could not load what is built here, so it builds without them.
+  # No plugin and no extension: servers without the sanitizer could not load them.
   say "build (asan: unit tests)"
   quietly configure-asan cmake --preset asan -DFLUSHLIGHT_ENGINES_DIR="$PWD/build/no-engines"
-  quietly build-asan cmake --build --preset asan
+  quietly build-asan cmake --build build/asan --target tests/unit/all
   say "unit tests under AddressSanitizer and UndefinedBehaviorSanitizer"
   ctest --test-dir build/asan --output-on-failure -L '^unit$' -E '^lint[.]'
 fi
