@@ -33,7 +33,8 @@ std::vector<Feature> probe_features(const Options &options);
 struct ProgramCost {
   std::string name;
   uint64_t runs = 0;
-  uint64_t run_time_ns = 0;  // 0 unless kernel.bpf_stats_enabled
+  uint64_t run_time_ns = 0;  // over the sampled time
+  uint64_t sampled_ns = 0;   // run statistics were on for so long; 0: not permitted, cost unknown
   uint64_t misses = 0;       // runs that the kernel's recursion guard refused: lost events
 };
 
@@ -63,6 +64,7 @@ struct ThreadState {
   uint32_t host_tid = 0;
   uint32_t host_tgid = 0;
   uint32_t kind = 0;             // 1 session, 2 journal, 3 background
+  std::string name;              // comm at enrolment
   uint64_t blocked_since_ns = 0; // 0: runs or is runnable
   uint64_t runnable_since_ns = 0;
   uint32_t own_flushes = 0, own_writes = 0, own_reads = 0, own_queued = 0;  // outstanding requests
@@ -92,8 +94,9 @@ class Tracer {
   void revoke(const Lease &lease);
 
   // Once in a while (about 10 times a second): enrols background threads of newly bound processes, frees
-  // ranges, expires stale requests.
+  // ranges, samples the programs' run time (1 s in 20 s, or all the time with `measure`).
   void tick();
+  void measure(bool always);
 
   // The brake. Off detaches every program; on attaches them again and voids what was in between.
   Result<> set_enabled(bool enabled);

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * State of the kernel side. Who writes what:
+ *   ledger    the CPU that switches a thread out or in, and enrolment in the thread's own context
+ *   scratch   the same, and any CPU that starts, issues or completes a request of the thread (atomics)
+ *   history   the CPU that switches the thread in
+ *   requests  the CPU that handles the request's event; a request has one event at a time
+ * The structs that the daemon reads too are in bpf/shared.h.
+ */
+#ifndef FLUSHLIGHT_MAPS_BPF_H
+#define FLUSHLIGHT_MAPS_BPF_H
+
+#include "shared.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1); /* ledger_slots, set by the loader */
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fl_slot);
+} ledger SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fl_scratch);
+} scratch SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fl_history);
+} history SEC(".maps");
+
+/* Free slots for kernel and background threads. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1);
+	__uint(value_size, sizeof(__u32));
+} pool SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct fl_task);
+} tasks SEC(".maps");
+
+/* Tokens handed out and not used yet: one use each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FL_PROCESSES_MAX);
+	__type(key, __u64);
+	__type(value, struct fl_process);
+} tokens SEC(".maps");
+
+/* Bound processes, by the host's tgid. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, FL_PROCESSES_MAX);
+	__type(key, __u32);
+	__type(value, struct fl_process);
+} processes SEC(".maps");
+
+/* Parents whose children are background threads of an engine (PostgreSQL's postmaster), by tgid. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1024);
+	__type(key, __u32);
+	__type(value, __u32);
+} families SEC(".maps");
+
+/* Open requests: direct-mapped by the request's address, FL_REQUEST_PROBES places each. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FL_REQUESTS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fl_request);
+} requests SEC(".maps");
+
+/* The request that is completing on this CPU (index in requests, plus one; 0: none). */
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fl_completing);
+} completing SEC(".maps");
+
+/* Work items queued by a completion, with that request's timeline. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u64);
+	__type(value, struct fl_timeline);
+} works SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FL_DEVICES);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fl_device);
+} devices SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FL_DEVICES *FL_DEVICE_HISTOGRAMS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fl_device_histogram);
+} device_histograms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, FL_COUNTER_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} counters SEC(".maps");
+
+static __always_inline void count(__u32 which)
+{
+	__u64 *value = bpf_map_lookup_elem(&counters, &which);
+
+	if (value)
+		*value += 1;
+}
+
+static __always_inline void count_ns(__u32 which, __u64 ns)
+{
+	__u64 *value = bpf_map_lookup_elem(&counters, &which);
+
+	if (value)
+		*value += ns;
+}
+
+static __always_inline struct fl_slot *slot_of(__u32 index)
+{
+	return bpf_map_lookup_elem(&ledger, &index);
+}
+
+static __always_inline struct fl_scratch *scratch_of(__u32 index)
+{
+	return bpf_map_lookup_elem(&scratch, &index);
+}
+
+/* NULL for the threads that are not traced: most of the host's. The pointer test first: it costs 2 ns, the
+ * look-up in task storage 40. */
+static __always_inline struct fl_task *task_of(struct task_struct *task)
+{
+	if (!task->bpf_storage)
+		return 0;
+	return bpf_task_storage_get(&tasks, task, 0, 0);
+}
+
+#endif

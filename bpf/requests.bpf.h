@@ -1,0 +1,267 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Block requests: who waits for each, and when it started, was issued and ended.
+ *
+ * A request's identity is its address and its start: addresses are used again (they are tags). The table is
+ * direct-mapped with a few places per address, because a hash map costs three times as much per event.
+ *
+ * The flush machinery (kernel-rules.md 6): a write with PREFLUSH or FUA on a device without FUA is one request
+ * in three acts; it completes in between with RQF_FLUSH_SEQ still set, and stays open until that is clear. The
+ * flush itself is another request (REQ_OP_FLUSH) without a start event of its own.
+ */
+#ifndef FLUSHLIGHT_REQUESTS_BPF_H
+#define FLUSHLIGHT_REQUESTS_BPF_H
+
+#define REQ_OP_READ 0
+#define REQ_OP_WRITE 1
+#define REQ_OP_FLUSH 2
+
+static __always_inline __u32 request_home(__u64 address)
+{
+	__u32 low;
+
+	/* Only the low half, by an explicit move: the verifier lets a pointer be cut to 32 bits, which makes it
+	 * a number, but not multiplied. */
+	asm volatile("%0 = %1" : "=w"(low) : "w"((__u32)address));
+	/* Fibonacci hashing (Knuth, TAOCP 6.4) */
+	return (low * 0x9E3779B9u) >> (32 - 14);
+}
+
+static __always_inline struct fl_request *request_at(__u32 index)
+{
+	index &= FL_REQUESTS - 1;
+	return bpf_map_lookup_elem(&requests, &index);
+}
+
+static __always_inline struct fl_request *request_find(__u64 address, __u32 *where)
+{
+	__u32 home = request_home(address);
+
+#pragma unroll
+	for (__u32 i = 0; i < FL_REQUEST_PROBES; i++) {
+		struct fl_request *r = request_at(home ^ i);
+
+		if (r && r->address == address) {
+			if (where)
+				*where = (home ^ i) & (FL_REQUESTS - 1);
+			return r;
+		}
+	}
+	return 0;
+}
+
+static __always_inline struct fl_request *request_claim(__u64 address)
+{
+	__u32 home = request_home(address);
+	struct fl_request *r = request_find(address, 0);
+
+	if (r) {
+		/* Its end was never seen: merged into another, or lost. Its owner must not wait for ever. */
+		count(FL_COUNTER_REQUEST_REUSED);
+		request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
+		return r;
+	}
+#pragma unroll
+	for (__u32 i = 0; i < FL_REQUEST_PROBES; i++) {
+		r = request_at(home ^ i);
+		if (r && !r->address && !__sync_val_compare_and_swap(&r->address, 0, address))
+			return r;
+	}
+	count(FL_COUNTER_REQUEST_FULL);
+	return 0;
+}
+
+static __always_inline __u32 device_index(struct request *rq)
+{
+	struct gendisk *disk = rq->q->disk;
+	__u32 number, home;
+
+	if (!disk)
+		return FL_DEVICES;
+	number = (__u32)disk->major << 20 | (__u32)disk->first_minor;
+	home = ((__u32)disk->major * 31 + (__u32)disk->first_minor) & (FL_DEVICES - 1);
+#pragma unroll
+	for (__u32 i = 0; i < 4; i++) {
+		__u32 at = (home + i) & (FL_DEVICES - 1);
+		struct fl_device *d = bpf_map_lookup_elem(&devices, &at);
+
+		if (!d)
+			continue;
+		if (d->number == number || (!d->number && !__sync_val_compare_and_swap(&d->number, 0, number)) ||
+		    d->number == number)
+			return at;
+	}
+	count(FL_COUNTER_DEVICE_FULL);
+	return FL_DEVICES;
+}
+
+static __always_inline void device_observe(__u32 device, __u32 operation, __u32 stage, __u64 from, __u64 to)
+{
+	struct fl_device_histogram *h;
+	__u32 at, bucket;
+
+	if (device >= FL_DEVICES || operation >= FL_DEVICE_OPERATIONS || !from || to < from)
+		return;
+	at = device * FL_DEVICE_HISTOGRAMS + operation * 2 + stage;
+	h = bpf_map_lookup_elem(&device_histograms, &at);
+	bucket = fl_histogram_bucket(to - from);
+	if (h && bucket < FL_HISTOGRAM_BUCKETS)
+		__sync_fetch_and_add(&h->buckets[bucket], 1);
+}
+
+static __always_inline struct fl_request *request_open(struct request *rq, __u64 now, __u32 wait, __u32 slot,
+						       __u32 generation)
+{
+	struct fl_request *r = request_claim((__u64)rq);
+
+	if (!r)
+		return 0;
+	r->time.start_ns = now;
+	r->time.issue_ns = 0;
+	r->time.middle_ns = 0;
+	r->time.end_ns = 0;
+	r->time.worker_ns = 0;
+	r->time.flags = rq->cmd_flags;
+	r->time.slot = slot;
+	r->generation = generation;
+	r->wait = FL_WAIT_NONE;
+	r->outer = 0;
+	r->device = device_index(rq);
+	request_moves(r, wait, now);
+	return r;
+}
+
+SEC("tp_btf/block_io_start")
+int BPF_PROG(fl_io_start, struct request *rq)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct fl_task *t = task_of(current);
+	__u32 slot = 0, generation = 0;
+	struct fl_scratch *x;
+
+	if (!t && is_journal_thread(current))
+		t = enrol_pooled(current, FL_THREAD_JOURNAL, true);
+	if (t && t->slot) {
+		slot = t->slot;
+		x = scratch_of(slot);
+		if (x) {
+			generation = x->generation;
+			x->device = device_index(rq);
+		}
+	}
+	request_open(rq, bpf_ktime_get_ns(),
+		     (rq->cmd_flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, generation);
+	return 0;
+}
+
+SEC("tp_btf/block_rq_issue")
+int BPF_PROG(fl_issue, struct request *rq)
+{
+	struct fl_request *r = request_find((__u64)rq, 0);
+	__u32 operation = rq->cmd_flags & REQ_OP_MASK;
+	__u64 now = bpf_ktime_get_ns();
+
+	if (!r) {
+		/* the flush of the flush machinery: nobody's own */
+		if (operation != REQ_OP_FLUSH)
+			return 0;
+		r = request_open(rq, now, FL_WAIT_NONE, 0, 0);
+		if (r)
+			r->time.issue_ns = now;
+		return 0;
+	}
+	if (!r->time.issue_ns) {
+		r->time.issue_ns = now;
+		if (!(r->time.flags & fl_preflush_mask))
+			device_observe(r->device, operation, 0, r->time.start_ns, now);
+	}
+	request_moves(r, operation == REQ_OP_READ ? FL_WAIT_READ : FL_WAIT_WRITE, now);
+	return 0;
+}
+
+/* Put back to the queue (busy device, requeue): it waits there again. */
+SEC("tp_btf/block_rq_requeue")
+int BPF_PROG(fl_requeue, struct request *rq)
+{
+	struct fl_request *r = request_find((__u64)rq, 0);
+
+	if (r && r->wait != FL_WAIT_NONE)
+		request_moves(r, FL_WAIT_QUEUE, bpf_ktime_get_ns());
+	return 0;
+}
+
+SEC("tp_btf/block_rq_complete")
+int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
+{
+	__u32 zero = 0, where = 0;
+	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
+	struct fl_request *r = request_find((__u64)rq, &where);
+	__u32 operation = rq->cmd_flags & REQ_OP_MASK;
+	__u64 now;
+
+	if (!cpu)
+		return 0;
+	if (!r) {
+		count(FL_COUNTER_REQUEST_UNKNOWN);
+		return 0;
+	}
+	now = bpf_ktime_get_ns();
+	if (operation != REQ_OP_FLUSH && (rq->rq_flags & fl_flush_seq_mask)) {
+		/* the middle act is over; the postflush (if any) begins */
+		r->time.middle_ns = now;
+		device_observe(r->device, operation, 1, r->time.issue_ns, now);
+		request_moves(r, FL_WAIT_FLUSH, now);
+		return 0;
+	}
+	if (bytes < rq->__data_len)
+		return 0; /* a part: the rest is still to come */
+	r->time.end_ns = now;
+	if (!r->time.middle_ns)
+		device_observe(r->device, operation, 1, r->time.issue_ns, now);
+	/* what is woken on this CPU from here to block_io_done waited for this request */
+	r->outer = cpu->request;
+	cpu->request = where + 1;
+	return 0;
+}
+
+static __always_inline void request_close(struct fl_request *r, __u32 where)
+{
+	__u32 zero = 0;
+	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
+
+	request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
+	if (cpu && cpu->request == where + 1)
+		cpu->request = r->outer;
+	r->address = 0;
+}
+
+SEC("tp_btf/block_io_done")
+int BPF_PROG(fl_io_done, struct request *rq)
+{
+	__u32 where = 0;
+	struct fl_request *r;
+
+	if ((rq->cmd_flags & REQ_OP_MASK) != REQ_OP_FLUSH && (rq->rq_flags & fl_flush_seq_mask))
+		return 0;
+	r = request_find((__u64)rq, &where);
+	if (r)
+		request_close(r, where);
+	return 0;
+}
+
+/* The request was merged into another one: it never completes. Its owner now waits for the other, which is
+ * nobody's own to it; the completion explains the wait (rule 1). */
+SEC("tp_btf/block_rq_merge")
+int BPF_PROG(fl_merge, struct request *rq)
+{
+	__u32 where = 0;
+	struct fl_request *r = request_find((__u64)rq, &where);
+
+	if (!r)
+		return 0;
+	count(FL_COUNTER_REQUEST_MERGED);
+	request_close(r, where);
+	return 0;
+}
+
+#endif

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * What kernel side and loader (sidecar/kernel) share beyond the public contracts in abi/.
+ * Private to one build: both halves are always of the same version.
+ */
+#ifndef FLUSHLIGHT_BPF_SHARED_H
+#define FLUSHLIGHT_BPF_SHARED_H
+
+#include "../abi/histogram.h"
+#include "../abi/ledger.h"
+
+#define FL_PROCESSES_MAX 8192
+#define FL_REQUESTS 16384
+#define FL_REQUEST_PROBES 4
+#define FL_DEVICES 64
+#define FL_RINGS 3          /* history rings: every switch, >= 1 ms apart, >= 20 ms apart */
+#define FL_RING_SNAPSHOTS 16
+
+enum fl_thread_kind {
+	FL_THREAD_SESSION = 1,
+	FL_THREAD_JOURNAL = 2,
+	FL_THREAD_BACKGROUND = 3,
+};
+
+/* What a request of a thread is doing: 16-bit counts packed in one word, so that a change is one atomic add
+ * and the cause of the moment is one load. The highest non-zero count wins: flush before device before
+ * queue. */
+enum fl_wait {
+	FL_WAIT_QUEUE = 0,
+	FL_WAIT_READ = 1,
+	FL_WAIT_WRITE = 2,
+	FL_WAIT_FLUSH = 3,
+	FL_WAIT_COUNT = 4,
+	FL_WAIT_NONE = 4, /* a request that is counted nowhere */
+};
+#define FL_WAIT_ONE(wait) (1ull << ((wait)*16))
+
+/* Per slot, beside the public part. */
+struct fl_scratch {
+	fl_u64 off_at_ns;  /* switch-out that has no switch-in yet */
+	fl_u64 wake_at_ns; /* woken (or never blocked) since */
+	fl_u64 mark_ns;    /* own requests are charged up to here; 0: not blocked */
+	fl_u64 outstanding; /* own requests, FL_WAIT_ONE counts */
+	fl_u64 own_ns[FL_WAIT_COUNT]; /* of this sleep, by what own requests did */
+	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
+	fl_u64 rest_sync_ns;
+	fl_u64 part_ns[FL_VECTOR_COUNT]; /* work space of one settlement */
+	fl_u64 snapshot_at_ns[FL_RINGS];
+	fl_u64 state_word;      /* address in the thread's memory; 0: none */
+	fl_u32 position[FL_RINGS]; /* newest snapshot */
+	fl_u32 state_cause;     /* of this sleep; FL_CAUSE_COUNT: none */
+	fl_u32 has_rest;        /* rest_ns is filled */
+	fl_u32 generation;
+	fl_u32 kind;            /* enum fl_thread_kind */
+	fl_u32 tid, tgid;       /* the host's numbers */
+	fl_u32 pooled;          /* slot came from the pool */
+	fl_u32 device;          /* of the last own request */
+	fl_u32 waker_slot;      /* that explained the last sleep; 0: none */
+	struct fl_state_rule rules[FL_STATE_RULES];
+	char comm[16];
+};
+
+/* A switch-in: the vector then, and when the thread had been switched out before. */
+struct fl_snapshot {
+	fl_u64 off_at_ns;
+	fl_u64 in_at_ns;
+	fl_u64 vector_ns[FL_VECTOR_COUNT];
+};
+
+struct fl_history {
+	struct fl_snapshot ring[FL_RINGS][FL_RING_SNAPSHOTS];
+};
+
+/* When a request did what; 0: not (yet). */
+struct fl_timeline {
+	fl_u64 start_ns;
+	fl_u64 issue_ns;
+	fl_u64 middle_ns;  /* data done, postflush begins */
+	fl_u64 end_ns;     /* completion began */
+	fl_u64 worker_ns;  /* a worker took up the completion's work */
+	fl_u32 flags;      /* request's cmd_flags */
+	fl_u32 slot;
+};
+
+struct fl_request {
+	fl_u64 address; /* of the request; 0: free */
+	struct fl_timeline time;
+	fl_u32 generation; /* of the slot */
+	fl_u32 wait;       /* enum fl_wait under which it is counted */
+	fl_u32 device;     /* index in devices */
+	fl_u32 outer;      /* completing request below this one on the same CPU */
+	fl_u64 reserved[7];
+};
+
+struct fl_completing {
+	fl_u32 request; /* index + 1; 0: none */
+	fl_u32 reserved;
+};
+
+struct fl_task {
+	fl_u32 slot; /* 0: none (a worker that only acts for requests) */
+	fl_u32 kind;
+	fl_u64 acting; /* not 0: runs a work item that a completion queued */
+	struct fl_timeline acting_for;
+};
+
+struct fl_process {
+	fl_u32 first_slot;
+	fl_u32 slot_count;
+	fl_u32 flags;    /* FL_HELLO_* */
+	fl_u32 lease;
+	fl_u64 leader_start_ns; /* start_boottime of the group leader: a reused pid does not match */
+	fl_u64 state_word_address;
+	fl_u32 state_word_stride;
+	fl_u32 enrolled; /* set by the daemon once existing threads were enrolled */
+	struct fl_state_rule rules[FL_STATE_RULES];
+};
+
+struct fl_device {
+	fl_u32 number; /* major << 20 | minor; 0: free */
+	fl_u32 reserved;
+};
+
+/* operation (0 read, 1 write, 2 flush, 3 discard: the kernel's own numbers) * 2 + stage (0 queue, 1 device) */
+#define FL_DEVICE_OPERATIONS 4
+#define FL_DEVICE_HISTOGRAMS (FL_DEVICE_OPERATIONS * 2)
+struct fl_device_histogram {
+	fl_u64 buckets[FL_HISTOGRAM_BUCKETS];
+};
+
+/* X(ENUM, name, is loss, help) */
+#define FL_COUNTERS(X)                                                                                       \
+	X(WAKE_OWN, wake_own, 0, "sleeps explained by own requests alone")                                   \
+	X(WAKE_REQUEST, wake_request, 0, "wakes by a completing request")                                    \
+	X(WAKE_WORKER, wake_worker, 0, "wakes by a worker that a completion had queued")                     \
+	X(WAKE_THREAD, wake_thread, 0, "wakes by a traced thread")                                           \
+	X(WAKE_UNKNOWN, wake_unknown, 0, "wakes by something that is not traced")                            \
+	X(WAKE_INTERRUPT, wake_interrupt, 0, "wakes by an interrupt on top of a traced thread")              \
+	X(WAKE_IOWAIT, wake_iowait, 0, "wakes of a thread in iowait by something that is no completion")     \
+	X(WAKE_STATE, wake_state, 0, "sleeps that the engine's state word names")                            \
+	X(WAKE_MISSED, wake_missed, 1, "switch-ins without a wake seen before")                              \
+	X(HISTORY_MISSED, history_missed, 1, "inheritances whose waker's past was no longer known")          \
+	X(REQUEST_FULL, request_full, 1, "requests that found no place in the table")                        \
+	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")     \
+	X(REQUEST_REUSED, request_reused, 1, "requests that never ended before their memory was used again") \
+	X(REQUEST_MERGED, request_merged, 0, "requests that were merged into another")                       \
+	X(ENROL_REFUSED, enrol_refused, 0, "enrolment names that were refused")                              \
+	X(ENROL_FULL, enrol_full, 0, "threads left untraced: no free slot")                                  \
+	X(ENROL_FAILED, enrol_failed, 1, "threads left untraced: the kernel had no memory for the storage")  \
+	X(DEVICE_FULL, device_full, 1, "requests of devices beyond the table")                               \
+	X(OTHER_UNKNOWN_NS, other_unknown_ns, 0, "time to other: woken by something that is not traced")     \
+	X(OTHER_INTERRUPT_NS, other_interrupt_ns, 0, "time to other: woken by an interrupt")                 \
+	X(OTHER_HISTORY_NS, other_history_ns, 0, "time to other: the waker's past did not cover it")         \
+	X(OTHER_GAP_NS, other_gap_ns, 0, "time to other: no request explains that part of the sleep")
+
+enum fl_counter {
+#define FL_X(ENUM, name, loss, help) FL_COUNTER_##ENUM,
+	FL_COUNTERS(FL_X)
+#undef FL_X
+	FL_COUNTER_COUNT
+};
+
+#ifndef __bpf__
+FL_STATIC_ASSERT(sizeof(struct fl_request) == 128, "two cache lines");
+FL_STATIC_ASSERT(sizeof(struct fl_snapshot) == 128, "two cache lines");
+#endif
+
+#endif

@@ -1,0 +1,192 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * Context switches: the only writer of slots. Runs under the run-queue lock with interrupts off: nothing here
+ * creates or allocates. For a thread that is not traced the cost is one pointer test.
+ */
+#ifndef FLUSHLIGHT_SWITCHES_BPF_H
+#define FLUSHLIGHT_SWITCHES_BPF_H
+
+/* The engine's own word for what it waits for. The thread is still current here: its memory is at hand. */
+static __always_inline __u32 state_cause(struct fl_scratch *x)
+{
+	__u32 word = 0;
+
+	if (!x->state_word || bpf_probe_read_user(&word, sizeof(word), (void *)x->state_word))
+		return FL_CAUSE_COUNT;
+#pragma unroll
+	for (int i = 0; i < FL_STATE_RULES; i++) {
+		if (!x->rules[i].mask)
+			break;
+		if ((word & x->rules[i].mask) == x->rules[i].value)
+			return x->rules[i].cause;
+	}
+	return FL_CAUSE_COUNT;
+}
+
+static __always_inline void switch_out(struct task_struct *task, bool preempted)
+{
+	struct fl_task *t = task_of(task);
+	unsigned int state;
+	struct fl_slot *slot;
+	struct fl_scratch *x;
+	__u64 now, ran;
+
+	if (!t || !t->slot)
+		return;
+	slot = slot_of(t->slot);
+	x = scratch_of(t->slot);
+	if (!slot || !x)
+		return;
+	now = bpf_ktime_get_ns();
+	state = task->__state;
+	if (slot->on_at_ns) {
+		ran = now - slot->on_at_ns;
+		slot->seq++;
+		barrier();
+		slot->vector_ns[FL_CAUSE_ONCPU] += ran;
+		slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += ran;
+		slot->on_at_ns = 0;
+		barrier();
+		slot->seq++;
+	}
+	if (state & TASK_DEAD) {
+		__u32 index = t->slot;
+
+		t->slot = 0;
+		slot_retire(index, slot, x);
+		return;
+	}
+	x->own_ns[0] = 0;
+	x->own_ns[1] = 0;
+	x->own_ns[2] = 0;
+	x->own_ns[3] = 0;
+	x->has_rest = 0;
+	x->state_cause = FL_CAUSE_COUNT;
+	if (preempted || !state || (state & TASK_WAKING)) {
+		/* runnable: it waits for a CPU only. (TASK_WAKING: woken while on its way here.) */
+		x->wake_at_ns = now;
+		x->off_at_ns = now;
+		return;
+	}
+	x->state_cause = state_cause(x);
+	x->wake_at_ns = 0;
+	x->mark_ns = now;
+	barrier();
+	x->off_at_ns = now; /* last: from here a waker settles the sleep */
+}
+
+static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct fl_slot *slot, __u64 off,
+				     __u64 now)
+{
+	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
+
+	if (!past)
+		return;
+#pragma unroll
+	for (__u32 r = 0; r < FL_RINGS; r++) {
+		__u64 gap = r == 0 ? 0 : r == 1 ? 1000000 : 20000000;
+		struct fl_snapshot *s;
+		__u32 at;
+
+		if (r && now - x->snapshot_at_ns[r] < gap)
+			break; /* the coarser ring is not due either */
+		x->snapshot_at_ns[r] = now;
+		at = (x->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
+		x->position[r] = at;
+		s = &past->ring[r][at];
+		s->off_at_ns = off;
+		s->in_at_ns = now;
+#pragma unroll
+		for (int j = 0; j < FL_VECTOR_COUNT; j++)
+			s->vector_ns[j] = slot->vector_ns[j];
+	}
+}
+
+static __always_inline void switch_in(struct task_struct *task)
+{
+	struct fl_task *t = task_of(task);
+	__u64 now, off, woken, blocked, own, known = 0, cpu;
+	struct fl_slot *slot;
+	struct fl_scratch *x;
+	__u64 *vector;
+
+	if (!t || !t->slot)
+		return;
+	slot = slot_of(t->slot);
+	x = scratch_of(t->slot);
+	if (!slot || !x)
+		return;
+	now = bpf_ktime_get_ns();
+	off = x->off_at_ns;
+	if (!off) {
+		/* enrolled while it slept: its account begins here */
+		slot->seq++;
+		barrier();
+		slot->on_at_ns = now;
+		barrier();
+		slot->seq++;
+		snapshot(t->slot, x, slot, now, now);
+		return;
+	}
+	woken = x->wake_at_ns;
+	if (!woken) {
+		/* The waker came between the sleep's beginning and our seeing it, so the thread was runnable
+		 * (or this program was not run then: counted). */
+		charge_last(x, now);
+		woken = off + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+		if (woken > now)
+			woken = now;
+		count(FL_COUNTER_WAKE_MISSED);
+	}
+	blocked = woken - off;
+	cpu = now - woken;
+	vector = slot->vector_ns;
+	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+
+	slot->seq++;
+	barrier();
+	if (own) {
+		vector[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
+		vector[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
+		vector[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];
+		vector[FL_CAUSE_FLUSH] += x->own_ns[FL_WAIT_FLUSH];
+		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += own;
+		known += own;
+	}
+	if (x->has_rest) {
+#pragma unroll
+		for (int j = 0; j < FL_VECTOR_COUNT; j++)
+			vector[j] += x->rest_ns[j];
+#pragma unroll
+		for (int j = 0; j < FL_CAUSE_COUNT; j++)
+			known += x->rest_ns[j];
+		slot->inherited_sync_ns += x->rest_sync_ns;
+	}
+	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */
+	if (known < blocked) {
+		vector[FL_CAUSE_OTHER] += blocked - known;
+		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += blocked - known;
+	} else if (known > blocked) {
+		cpu = cpu > known - blocked ? cpu - (known - blocked) : 0;
+	}
+	vector[FL_CAUSE_CPU] += cpu;
+	vector[FL_VECTOR_PATH(FL_PATH_SELF)] += cpu;
+	slot->on_at_ns = now;
+	barrier();
+	slot->seq++;
+
+	x->off_at_ns = 0;
+	x->wake_at_ns = 0;
+	x->mark_ns = 0;
+	snapshot(t->slot, x, slot, off, now);
+}
+
+SEC("tp_btf/sched_switch")
+int BPF_PROG(fl_switch, bool preempted, struct task_struct *prev, struct task_struct *next)
+{
+	switch_out(prev, preempted);
+	switch_in(next);
+	return 0;
+}
+
+#endif

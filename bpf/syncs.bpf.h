@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * File syncs (fsync, fdatasync, O_DSYNC writes): who completed one is a commit's leader. XFS has an event at the
+ * beginning only; the probe reads the count when the commit is over, so that makes no difference to it.
+ */
+#ifndef FLUSHLIGHT_SYNCS_BPF_H
+#define FLUSHLIGHT_SYNCS_BPF_H
+
+static __always_inline void count_sync(void)
+{
+	struct fl_task *t = task_of(bpf_get_current_task_btf());
+	struct fl_slot *slot;
+
+	if (!t || !t->slot)
+		return;
+	slot = slot_of(t->slot);
+	if (slot)
+		slot->syncs++;
+}
+
+SEC("tp_btf/ext4_sync_file_exit")
+int BPF_PROG(fl_ext4_sync, struct inode *inode, int error)
+{
+	count_sync();
+	return 0;
+}
+
+SEC("tp_btf/xfs_file_fsync")
+int BPF_PROG(fl_xfs_sync, struct xfs_inode *inode)
+{
+	count_sync();
+	return 0;
+}
+
+#endif

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// What the kernel side needs, found by trying it, never by comparing kernel versions.
+#include <bpf/bpf.h>
+#include <sys/syscall.h>
+#include <linux/capability.h>
+#include <unistd.h>
+
+#include "sidecar/kernel/tracer_impl.h"
+
+namespace flushlight::kernel {
+namespace {
+
+struct Tracepoint {
+  const char *name;
+  int arguments;  // that the programs are written for
+  bool required;
+  const char *cost;
+};
+constexpr Tracepoint kTracepoints[] = {
+    {"sched_switch", 3, true, "no account of any thread"},
+    {"sched_waking", 1, true, "no account of any thread"},
+    {"task_rename", 2, true, "databases cannot enrol their threads"},
+    {"sched_process_fork", 2, true, "background threads are not traced"},
+    {"block_rq_issue", 1, true, "queue and device time cannot be told apart"},
+    {"block_rq_complete", 3, true, "waits for requests cannot be explained"},
+    {"block_io_start", 1, true, "requests have no owner"},
+    {"block_io_done", 1, true, "the end of a request's completion is not seen"},
+    {"block_rq_requeue", 1, false, "time of requeued requests counts as device time"},
+    {"block_rq_merge", 1, false, "merged requests stay open until their memory is used again"},
+    {"workqueue_queue_work", 3, true, "waits that a kernel worker ends cannot be explained"},
+    {"workqueue_execute_start", 1, true, "waits that a kernel worker ends cannot be explained"},
+    {"workqueue_execute_end", 1, true, "waits that a kernel worker ends cannot be explained"},
+    {"ext4_sync_file_exit", 2, false, "commits on ext4 cannot be told into led and followed"},
+    {"xfs_file_fsync", 1, false, "commits on XFS cannot be told into led and followed"},
+};
+
+struct Capability {
+  const char *name;
+  int number;
+  bool required;
+  const char *cost;
+};
+constexpr Capability kCapabilities[] = {
+    {"CAP_BPF", 39, true, "no tracing: commit times without causes (tier B)"},
+    {"CAP_PERFMON", 38, true, "no tracing: commit times without causes (tier B)"},
+    {"CAP_SYS_ADMIN", 21, false, "the cost of the BPF programs cannot be measured continuously"},
+};
+
+bool has_capability(int number) {
+  __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
+  __user_cap_data_struct data[2]{};
+  if (syscall(SYS_capget, &header, data) != 0) return false;
+  return (data[number / 32].effective >> (number % 32) & 1) != 0;
+}
+
+Feature tracepoint_feature(const btf *b, const Tracepoint &t) {
+  Feature f;
+  f.name = std::string("tracepoint ") + t.name;
+  f.required = t.required;
+  f.cost = t.cost;
+  auto arguments = tracepoint_arguments(b, t.name);
+  // newer kernels may pass more arguments at the end (sched_switch got prev_state in 5.18)
+  f.present = arguments && *arguments >= t.arguments;
+  if (!arguments) {
+    f.detail = "the kernel has no such tracepoint";
+    f.remedy = "a kernel from 6.5 on has all of them (file systems: load the module before the daemon)";
+  } else if (!f.present) {
+    f.detail = "the kernel passes " + std::to_string(*arguments) + " arguments, " +
+               std::to_string(t.arguments) + " are needed";
+    f.remedy = "use a newer kernel";
+  } else {
+    f.detail = "found in BTF";
+  }
+  return f;
+}
+
+}  // namespace
+
+std::vector<Feature> features_from(const btf *b, const Options &) {
+  std::vector<Feature> result;
+  for (const Capability &c : kCapabilities) {
+    Feature f{c.name, has_capability(c.number), c.required, "", c.cost,
+              std::string("grant ") + c.name + " (systemd: AmbientCapabilities=, container: --cap-add)"};
+    f.detail = f.present ? "effective" : "not effective";
+    result.push_back(f);
+  }
+  for (const Tracepoint &t : kTracepoints) result.push_back(tracepoint_feature(b, t));
+  auto constants = kernel_constants(b);
+  Feature interrupt{"interrupt detection", constants && constants->preempt_distance, false, "",
+                    "a wake by an interrupt on top of a traced thread may be taken for that thread's",
+                    "none; the effect is small"};
+  interrupt.detail = interrupt.present ? "__preempt_count found by its distance to the run queue"
+                                       : "BTF does not say where __preempt_count is";
+  result.push_back(interrupt);
+  return result;
+}
+
+std::vector<Feature> probe_features(const Options &options) {
+  auto loaded = load_btf(options.btf_path);
+  Feature type_information{"BTF", static_cast<bool>(loaded), true, "", "no tracing",
+                           "use a kernel with CONFIG_DEBUG_INFO_BTF=y, or give its BTF with btf_path"};
+  if (!loaded) {
+    type_information.detail = loaded.error().text;
+    return {type_information};
+  }
+  type_information.detail = options.btf_path.empty() ? "/sys/kernel/btf/vmlinux" : options.btf_path;
+  std::vector<Feature> result{type_information};
+  for (Feature &f : features_from(loaded->get(), options)) result.push_back(std::move(f));
+  return result;
+}
+
+}  // namespace flushlight::kernel

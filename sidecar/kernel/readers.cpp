@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Reading what the kernel side counted. Nothing here waits or touches a disk.
+#include <bpf/bpf.h>
+
+#include "flushlight.skel.h"
+#include "sidecar/kernel/tracer_impl.h"
+
+namespace flushlight::kernel {
+namespace {
+
+struct CounterText {
+  const char *name;
+  const char *help;
+  bool is_loss;
+};
+constexpr CounterText kCounterTexts[] = {
+#define FL_X(ENUM, name, loss, help) {#name, help, loss != 0},
+    FL_COUNTERS(FL_X)
+#undef FL_X
+};
+
+bool read_slot(const fl_slot &slot, fl_slot &copy) {
+  for (int attempt = 0; attempt < 3; attempt++) {
+    uint32_t before = __atomic_load_n(&slot.seq, __ATOMIC_ACQUIRE);
+    copy = slot;
+    __atomic_thread_fence(__ATOMIC_ACQUIRE);
+    if ((before & 1) == 0 && before == __atomic_load_n(&slot.seq, __ATOMIC_RELAXED)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+std::vector<ProgramCost> Tracer::costs() const {
+  std::vector<ProgramCost> result;
+  uint64_t sampled = impl_->sampled_ns;
+  if (impl_->stats_fd >= 0)
+    sampled += static_cast<uint64_t>(
+        std::chrono::nanoseconds(std::chrono::steady_clock::now() - impl_->stats_since).count());
+  bpf_program *program;
+  bpf_object__for_each_program(program, impl_->skeleton->obj) {
+    if (!bpf_program__autoload(program)) continue;
+    bpf_prog_info info{};
+    uint32_t size = sizeof info;
+    if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) != 0) continue;
+    result.push_back({bpf_program__name(program), info.run_cnt, info.run_time_ns, sampled,
+                      info.recursion_misses});
+  }
+  return result;
+}
+
+std::vector<Counter> Tracer::counters() const {
+  std::vector<Counter> result;
+  std::vector<uint64_t> per_cpu(static_cast<size_t>(libbpf_num_possible_cpus()));
+  int fd = bpf_map__fd(impl_->skeleton->maps.counters);
+  for (uint32_t i = 0; i < FL_COUNTER_COUNT; i++) {
+    if (bpf_map_lookup_elem(fd, &i, per_cpu.data()) != 0) continue;
+    uint64_t total = 0;
+    for (uint64_t value : per_cpu) total += value;
+    result.push_back({kCounterTexts[i].name, kCounterTexts[i].help, total, kCounterTexts[i].is_loss});
+  }
+  uint64_t missed = 0;
+  for (const ProgramCost &cost : costs()) missed += cost.misses;
+  result.push_back({"program_missed", "runs that the kernel's recursion guard refused", missed, true});
+  return result;
+}
+
+std::vector<DeviceHistogram> Tracer::histograms() const {
+  std::vector<DeviceHistogram> result;
+  for (uint32_t d = 0; d < impl_->devices.count; d++) {
+    uint32_t number = __atomic_load_n(&impl_->devices.data[d].number, __ATOMIC_RELAXED);
+    if (number == 0) continue;
+    for (uint32_t h = 0; h < FL_DEVICE_HISTOGRAMS; h++) {
+      const fl_device_histogram &from = impl_->histograms.data[d * FL_DEVICE_HISTOGRAMS + h];
+      DeviceHistogram out{number, static_cast<Operation>(h / 2), static_cast<Stage>(h % 2), {}};
+      out.buckets.assign(from.buckets, from.buckets + FL_HISTOGRAM_BUCKETS);
+      uint64_t any = 0;
+      for (uint64_t bucket : out.buckets) any |= bucket;
+      if (any != 0) result.push_back(std::move(out));
+    }
+  }
+  return result;
+}
+
+std::vector<ThreadState> Tracer::threads() const {
+  std::vector<ThreadState> result;
+  for (uint32_t i = 1; i < impl_->ledger.count; i++) {
+    fl_slot slot;
+    if (__atomic_load_n(&impl_->ledger.data[i].state, __ATOMIC_RELAXED) != FL_SLOT_LIVE) continue;
+    if (!read_slot(impl_->ledger.data[i], slot)) continue;
+    const fl_scratch &x = impl_->scratch.data[i];
+    ThreadState state;
+    state.slot = i;
+    state.generation = slot.generation;
+    state.host_tid = x.tid;
+    state.host_tgid = x.tgid;
+    state.kind = x.kind;
+    state.name.assign(x.comm, strnlen(x.comm, sizeof x.comm));
+    uint64_t off = x.off_at_ns, woken = x.wake_at_ns, outstanding = x.outstanding;
+    if (off != 0 && woken == 0) state.blocked_since_ns = off;
+    if (off != 0 && woken != 0) state.runnable_since_ns = woken;
+    state.own_queued = outstanding & 0xffff;
+    state.own_reads = outstanding >> 16 & 0xffff;
+    state.own_writes = outstanding >> 32 & 0xffff;
+    state.own_flushes = outstanding >> 48;
+    state.state_cause = off != 0 && woken == 0 ? x.state_cause : static_cast<uint32_t>(FL_CAUSE_COUNT);
+    if (outstanding != 0 && x.device < impl_->devices.count)
+      state.device = impl_->devices.data[x.device].number;
+    for (int j = 0; j < FL_VECTOR_COUNT; j++) state.vector_ns[j] = slot.vector_ns[j];
+    result.push_back(state);
+  }
+  return result;
+}
+
+}  // namespace flushlight::kernel

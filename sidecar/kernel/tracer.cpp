@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sidecar/kernel/tracer.h"
+
+#include <bpf/bpf.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "flushlight.skel.h"
+#include "sidecar/kernel/tracer_impl.h"
+
+namespace flushlight::kernel {
+namespace {
+
+// Programs that the kernel side works without; what is lost then is in `cost`.
+struct OptionalProgram {
+  const char *program;
+  const char *tracepoint;
+  const char *cost;
+};
+constexpr OptionalProgram kOptionalPrograms[] = {
+    {"fl_ext4_sync", "ext4_sync_file_exit", "commits on ext4 cannot be told into led and followed"},
+    {"fl_xfs_sync", "xfs_file_fsync", "commits on XFS cannot be told into led and followed"},
+    {"fl_requeue", "block_rq_requeue", "time of requeued requests counts as device time"},
+    {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
+};
+
+std::string libbpf_reason;  // the loader's last lines: what the verifier or the kernel said
+int keep_reason(enum libbpf_print_level level, const char *format, va_list arguments) {
+  if (level != LIBBPF_WARN) return 0;
+  char line[512];
+  std::vsnprintf(line, sizeof line, format, arguments);
+  libbpf_reason = line;
+  while (!libbpf_reason.empty() && libbpf_reason.back() == '\n') libbpf_reason.pop_back();
+  return 0;
+}
+
+template <typename T>
+Result<> map_one(const bpf_map *map, int protection, Mapped<T> &into) {
+  size_t count = bpf_map__max_entries(map);
+  size_t bytes = count * sizeof(T);
+  size_t page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  bytes = (bytes + page - 1) / page * page;
+  void *at = mmap(nullptr, bytes, protection, MAP_SHARED, bpf_map__fd(map), 0);
+  if (at == MAP_FAILED) return system_error(errno, std::string("cannot map ") + bpf_map__name(map));
+  into.data = static_cast<T *>(at);
+  into.count = count;
+  return Ok{};
+}
+
+template <typename T>
+void unmap(Mapped<T> &mapped) {
+  if (mapped.data != nullptr)
+    munmap(const_cast<void *>(static_cast<const void *>(mapped.data)), mapped.count * sizeof(T));
+  mapped = {};
+}
+
+}  // namespace
+
+Tracer::Impl::~Impl() {
+  detach();
+  if (stats_fd >= 0) close(stats_fd);
+  unmap(ledger);
+  unmap(scratch);
+  unmap(requests);
+  unmap(devices);
+  unmap(histograms);
+  flushlight_bpf__destroy(skeleton);
+}
+
+Result<> Tracer::Impl::open() {
+  libbpf_set_print(keep_reason);
+  auto loaded = load_btf(options.btf_path);
+  if (!loaded) return loaded.error();
+  btf = std::move(*loaded);
+  auto constants = kernel_constants(btf.get());
+  if (!constants) return constants.error();
+  features = features_from(btf.get(), options);
+  for (const Feature &f : features)
+    if (f.required && !f.present) return Error{ENOTSUP, f.name + ": " + f.detail + ". " + f.remedy};
+
+  LIBBPF_OPTS(bpf_object_open_opts, open_options);
+  if (!options.btf_path.empty()) open_options.btf_custom_path = options.btf_path.c_str();
+  skeleton = flushlight_bpf__open_opts(&open_options);
+  if (skeleton == nullptr) return system_error(errno, "cannot open the kernel side: " + libbpf_reason);
+  auto *constants_out = skeleton->rodata;
+  constants_out->fl_flush_seq_mask = constants->flush_seq_mask;
+  constants_out->fl_preflush_mask = constants->preflush_mask;
+  constants_out->fl_fua_mask = constants->fua_mask;
+  constants_out->fl_preempt_known = constants->preempt_distance ? 1 : 0;
+  constants_out->fl_preempt_distance = constants->preempt_distance.value_or(0);
+
+  bpf_map__set_max_entries(skeleton->maps.ledger, options.ledger_slots);
+  bpf_map__set_max_entries(skeleton->maps.scratch, options.ledger_slots);
+  bpf_map__set_max_entries(skeleton->maps.history, options.ledger_slots);
+  bpf_map__set_max_entries(skeleton->maps.pool, options.pool_slots);
+  for (const OptionalProgram &p : kOptionalPrograms) {
+    if (tracepoint_arguments(btf.get(), p.tracepoint)) continue;
+    bpf_program *program = bpf_object__find_program_by_name(skeleton->obj, p.program);
+    if (program != nullptr) bpf_program__set_autoload(program, false);
+  }
+  int code = flushlight_bpf__load(skeleton);
+  if (code != 0)
+    return system_error(-code, "the kernel refused the programs (CAP_BPF and CAP_PERFMON are needed): " +
+                                   libbpf_reason);
+  // From here on only the programs can write the ledger; the descriptor may be handed to anybody.
+  code = bpf_map_freeze(bpf_map__fd(skeleton->maps.ledger));
+  if (code != 0) return system_error(-code, "cannot freeze the ledger");
+  return Ok{};
+}
+
+Result<> Tracer::Impl::map_all() {
+  auto &maps = skeleton->maps;
+  if (auto r = map_one(maps.ledger, PROT_READ, ledger); !r) return r;
+  if (auto r = map_one(maps.scratch, PROT_READ | PROT_WRITE, scratch); !r) return r;
+  if (auto r = map_one(maps.requests, PROT_READ | PROT_WRITE, requests); !r) return r;
+  if (auto r = map_one(maps.devices, PROT_READ, devices); !r) return r;
+  if (auto r = map_one(maps.device_histograms, PROT_READ, histograms); !r) return r;
+  return Ok{};
+}
+
+void Tracer::Impl::fill_pool() {
+  // slot 0 is never used: 0 means none
+  for (uint32_t slot = options.pool_slots - 1; slot >= 1; slot--)
+    bpf_map_update_elem(bpf_map__fd(skeleton->maps.pool), nullptr, &slot, 0);
+}
+
+Result<> Tracer::Impl::attach() {
+  bpf_program *program;
+  bpf_object__for_each_program(program, skeleton->obj) {
+    if (!bpf_program__autoload(program) || bpf_program__type(program) != BPF_PROG_TYPE_TRACING) continue;
+    if (bpf_program__expected_attach_type(program) == BPF_TRACE_ITER) continue;
+    bpf_link *link = bpf_program__attach(program);
+    if (link == nullptr) {
+      int code = errno;
+      detach();
+      return system_error(code, std::string("cannot attach ") + bpf_program__name(program) + ": " +
+                                    libbpf_reason);
+    }
+    links.emplace_back(bpf_program__name(program), link);
+  }
+  return Ok{};
+}
+
+void Tracer::Impl::detach() {
+  for (auto &[name, link] : links) bpf_link__destroy(link);
+  links.clear();
+}
+
+// After a time without events nothing that was in flight is known any more. Totals in the ledger stay; sleeps
+// that began before are not charged.
+void Tracer::Impl::forget_in_flight() {
+  for (size_t i = 0; i < scratch.count; i++) {
+    scratch.data[i].mark_ns = 0;
+    scratch.data[i].outstanding = 0;
+    scratch.data[i].wake_at_ns = 0;
+    scratch.data[i].off_at_ns = 0;
+  }
+  for (size_t i = 0; i < requests.count; i++) requests.data[i].address = 0;
+  std::vector<fl_completing> none(static_cast<size_t>(libbpf_num_possible_cpus()));
+  uint32_t zero = 0;
+  bpf_map_update_elem(bpf_map__fd(skeleton->maps.completing), &zero, none.data(), 0);
+}
+
+void Tracer::Impl::enrol_existing() {
+  int link = bpf_link_create(bpf_program__fd(skeleton->progs.fl_enrol_existing), 0, BPF_TRACE_ITER, nullptr);
+  if (link < 0) return;
+  int iterator = bpf_iter_create(link);
+  if (iterator >= 0) {
+    char nothing[64];
+    while (read(iterator, nothing, sizeof nothing) > 0) {
+    }
+    close(iterator);
+  }
+  close(link);
+}
+
+// One pass over the bound processes: new ones have their other threads enrolled, those of revoked leases are
+// forgotten, and families without a living member too.
+void Tracer::Impl::scan_processes() {
+  int fd = bpf_map__fd(skeleton->maps.processes);
+  std::vector<uint32_t> gone;
+  std::vector<std::pair<uint32_t, fl_process>> fresh;
+  bool siblings = false;
+  uint32_t key = 0;
+  for (int more = bpf_map_get_next_key(fd, nullptr, &key); more == 0;
+       more = bpf_map_get_next_key(fd, &key, &key)) {
+    fl_process process;
+    if (bpf_map_lookup_elem(fd, &key, &process) != 0) continue;
+    if (revoked.count(process.first_slot) != 0) {
+      gone.push_back(key);
+      continue;
+    }
+    siblings |= (process.flags & FL_HELLO_FAMILY_SIBLINGS) != 0;
+    if (process.enrolled == 0) fresh.emplace_back(key, process);
+  }
+  for (uint32_t tgid : gone) bpf_map_delete_elem(fd, &tgid);
+  for (uint32_t first : revoked) leases->give_back(Lease{0, first, 1});
+  revoked.clear();
+  if (!siblings) {
+    int families = bpf_map__fd(skeleton->maps.families);
+    uint32_t parent;
+    while (bpf_map_get_next_key(families, nullptr, &parent) == 0) bpf_map_delete_elem(families, &parent);
+  }
+  if (fresh.empty()) return;
+  enrol_existing();
+  for (auto &[tgid, process] : fresh) {
+    process.enrolled = 1;
+    bpf_map_update_elem(fd, &tgid, &process, BPF_EXIST);
+  }
+}
+
+void Tracer::Impl::sample_costs() {
+  using namespace std::chrono_literals;
+  auto now = std::chrono::steady_clock::now();
+  if (stats_fd >= 0) {
+    if (!measure_always && now - stats_since >= 1s) {
+      close(stats_fd);
+      stats_fd = -1;
+      sampled_ns += static_cast<uint64_t>(std::chrono::nanoseconds(now - stats_since).count());
+      stats_next = now + 19s;
+    }
+    return;
+  }
+  if (!measure_always && now < stats_next) return;
+  stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);  // needs CAP_SYS_ADMIN; without it the cost is unknown
+  stats_since = now;
+  if (stats_fd < 0) stats_next = now + std::chrono::hours(24);
+}
+
+Tracer::Tracer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Tracer::~Tracer() = default;
+
+Result<std::unique_ptr<Tracer>> Tracer::load(const Options &options) {
+  if (options.pool_slots < 2 || options.pool_slots >= options.ledger_slots)
+    return Error{EINVAL, "pool_slots must be at least 2 and less than ledger_slots"};
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  if (auto r = impl->open(); !r) return r.error();
+  if (auto r = impl->map_all(); !r) return r.error();
+  impl->fill_pool();
+  const fl_slot *slots = impl->ledger.data;
+  impl->leases = std::make_unique<LeaseTable>(
+      options.pool_slots, options.ledger_slots,
+      [slots](uint32_t slot) { return __atomic_load_n(&slots[slot].state, __ATOMIC_ACQUIRE) == FL_SLOT_FREE; });
+  if (auto r = impl->attach(); !r) return r.error();
+  impl->enrol_existing();
+  return std::unique_ptr<Tracer>(new Tracer(std::move(impl)));
+}
+
+int Tracer::ledger_fd() const { return bpf_map__fd(impl_->skeleton->maps.ledger); }
+uint32_t Tracer::ledger_slots() const { return impl_->options.ledger_slots; }
+
+Result<Lease> Tracer::grant(const fl_hello &hello) {
+  uint64_t token = 0;
+  while (token == 0)
+    if (getrandom(&token, sizeof token, 0) != sizeof token)
+      return system_error(errno, "no random number for a token");
+  Lease lease = impl_->leases->take(hello.slots_wanted, token);
+  if (lease.slot_count == 0)
+    return Error{EAGAIN, "the ledger is full: raise ledger_slots in the daemon's configuration"};
+  fl_process process{};
+  process.first_slot = lease.first_slot;
+  process.slot_count = lease.slot_count;
+  process.flags = hello.flags;
+  process.state_word_address = hello.state_word_address;
+  process.state_word_stride = hello.state_word_stride;
+  for (int i = 0; i < FL_STATE_RULES; i++) {
+    process.rules[i] = hello.state_rules[i];
+    if (process.rules[i].cause >= FL_CAUSE_COUNT) process.rules[i].mask = 0;
+  }
+  if (bpf_map_update_elem(bpf_map__fd(impl_->skeleton->maps.tokens), &token, &process, BPF_NOEXIST) != 0) {
+    int code = errno;
+    impl_->leases->give_back(lease);
+    return system_error(code, "cannot store the token");
+  }
+  return lease;
+}
+
+void Tracer::revoke(const Lease &lease) {
+  bpf_map_delete_elem(bpf_map__fd(impl_->skeleton->maps.tokens), &lease.token);
+  impl_->revoked.insert(lease.first_slot);
+}
+
+void Tracer::tick() {
+  impl_->sample_costs();
+  impl_->scan_processes();
+  impl_->leases->sweep();
+}
+
+void Tracer::measure(bool always) { impl_->measure_always = always; }
+
+Result<> Tracer::set_enabled(bool enabled) {
+  if (enabled == this->enabled()) return Ok{};
+  if (!enabled) {
+    impl_->detach();
+    return Ok{};
+  }
+  impl_->forget_in_flight();
+  return impl_->attach();
+}
+
+bool Tracer::enabled() const { return !impl_->links.empty(); }
+
+std::vector<Feature> Tracer::features() const { return impl_->features; }
+
+}  // namespace flushlight::kernel

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Private to sidecar/kernel: what a loaded tracer holds.
+#pragma once
+#include <bpf/libbpf.h>
+
+#include <chrono>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "bpf/shared.h"
+#include "sidecar/kernel/btf.h"
+#include "sidecar/kernel/leases.h"
+#include "sidecar/kernel/tracer.h"
+
+struct flushlight_bpf;
+
+namespace flushlight::kernel {
+
+// A map of the kernel side, mapped into the daemon. Read-only where the map is frozen.
+template <typename T>
+struct Mapped {
+  T *data = nullptr;
+  size_t count = 0;
+};
+
+struct Tracer::Impl {
+  Impl() = default;
+  ~Impl();
+  Impl(const Impl &) = delete;
+  Impl &operator=(const Impl &) = delete;
+
+  Options options;
+  Btf btf;
+  flushlight_bpf *skeleton = nullptr;
+  std::vector<std::pair<std::string, bpf_link *>> links;
+  std::vector<Feature> features;
+  Mapped<const fl_slot> ledger;
+  Mapped<fl_scratch> scratch;
+  Mapped<fl_request> requests;
+  Mapped<const fl_device> devices;
+  Mapped<const fl_device_histogram> histograms;
+  std::unique_ptr<LeaseTable> leases;
+  std::set<uint32_t> revoked;  // first slots of leases whose processes are to be forgotten
+  int stats_fd = -1;
+  bool measure_always = false;
+  std::chrono::steady_clock::time_point stats_since{};
+  std::chrono::steady_clock::time_point stats_next{};
+  uint64_t sampled_ns = 0;
+
+  Result<> open();
+  Result<> map_all();
+  Result<> attach();
+  void detach();
+  void forget_in_flight();
+  void fill_pool();
+  void scan_processes();
+  void enrol_existing();
+  void sample_costs();
+};
+
+std::vector<Feature> features_from(const btf *b, const Options &options);
+
+}  // namespace flushlight::kernel
