@@ -46,7 +46,7 @@ public:
     connection_.reset(PQconnectdbParams(names, values, 0));
     if (PQstatus(connection_.get()) != CONNECTION_OK)
       fail();
-    PQsetNoticeProcessor(connection_.get(), [](void *, const char *text) { fputs(text, stderr); }, nullptr);
+    PQsetNoticeProcessor(connection_.get(), [](void *, const char *) {}, nullptr);
   }
   void execute(const char *sql) override { check(PQexec(connection_.get(), sql)); }
   size_t prepare(const char *sql) override {
