@@ -7,18 +7,17 @@
 //
 // Threads: one for each session; a session's windows belong to its thread until it is joined. Nothing is
 // allocated between ready and the end (the client libraries' own buffers excepted).
-#include "slow_control.h"
-#include "sql_client.h"
-
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
 #include <algorithm>
 #include <atomic>
 #include <barrier>
 #include <cmath>
 #include <cstdio>
+#include <nlohmann/json.hpp>
 #include <thread>
+
+#include "slow_control.h"
+#include "sql_client.h"
 
 namespace {
 
@@ -42,8 +41,9 @@ struct Window {
   uint64_t end_ns;
 };
 
-constexpr size_t kWindowsPerSecond = 20'000; // of one session: more than a round trip through a socket allows
-constexpr size_t kWindowsInAll = 16'000'000; // 256 MB; a load that would need more ends early and says so
+constexpr size_t kWindowsPerSecond =
+    20'000;  // of one session: more than a round trip through a socket allows
+constexpr size_t kWindowsInAll = 16'000'000;  // 256 MB; a load that would need more ends early and says so
 
 struct Load {
   const Options &options;
@@ -55,9 +55,12 @@ struct Load {
 
 // A statement of a session, text or prepared.
 class Step {
-public:
+ public:
   Step(rig::Session &session, bool binary, std::string sql)
-      : session_(session), sql_(std::move(sql)), prepared_(binary ? session.prepare(sql_.c_str()) : 0), binary_(binary) {}
+      : session_(session),
+        sql_(std::move(sql)),
+        prepared_(binary ? session.prepare(sql_.c_str()) : 0),
+        binary_(binary) {}
   void operator()() const {
     if (binary_)
       session_.run(prepared_);
@@ -65,7 +68,7 @@ public:
       session_.execute(sql_.c_str());
   }
 
-private:
+ private:
   rig::Session &session_;
   std::string sql_;
   size_t prepared_;
@@ -87,28 +90,25 @@ Window timed(const Step &step) {
 void run_session(Load &load, unsigned number, std::vector<Window> &windows) {
   const Options &options = load.options;
   size_t used = 0;
-  bool armed = false; // has passed both barriers
+  bool armed = false;  // has passed both barriers
   try {
     auto session = rig::connect(options.address);
     const Step begin(*session, options.binary && options.address.engine == "postgresql", "BEGIN");
     const Step work(*session, options.binary, work_sql(options, number));
     const Step commit(*session, options.binary, "COMMIT");
     const auto once = [&]() -> Window {
-      if (options.autocommit)
-        return timed(work);
+      if (options.autocommit) return timed(work);
       begin();
       work();
       return timed(commit);
     };
-    for (unsigned i = 0; i < options.warmup; ++i)
-      once();
+    for (unsigned i = 0; i < options.warmup; ++i) once();
     load.ready.arrive_and_wait();
     load.go.arrive_and_wait();
     armed = true;
     while (monotonic_ns() < load.deadline_ns && used < windows.size()) {
       windows[used++] = once();
-      if (options.think_us)
-        std::this_thread::sleep_for(std::chrono::microseconds(options.think_us));
+      if (options.think_us) std::this_thread::sleep_for(std::chrono::microseconds(options.think_us));
     }
   } catch (const std::exception &error) {
     std::fprintf(stderr, "rig-load: session %u: %s\n", number, error.what());
@@ -133,18 +133,16 @@ double percentile_ms(const std::vector<uint64_t> &sorted, double share) {
 
 nlohmann::ordered_json summary(const std::vector<Window> &windows) {
   std::vector<uint64_t> sorted;
-  for (const Window &window : windows)
-    sorted.push_back(window.end_ns - window.begin_ns);
+  for (const Window &window : windows) sorted.push_back(window.end_ns - window.begin_ns);
   std::sort(sorted.begin(), sorted.end());
   nlohmann::ordered_json result;
   result["commits"] = sorted.size();
-  if (sorted.empty())
-    return result;
+  if (sorted.empty()) return result;
   double sum = 0;
-  for (const uint64_t duration : sorted)
-    sum += static_cast<double>(duration);
+  for (const uint64_t duration : sorted) sum += static_cast<double>(duration);
   result["mean_ms"] = sum / static_cast<double>(sorted.size()) / 1e6;
-  for (const auto &[name, share] : {std::pair{"p50_ms", 0.5}, {"p95_ms", 0.95}, {"p99_ms", 0.99}, {"p999_ms", 0.999}, {"max_ms", 1.0}})
+  for (const auto &[name, share] :
+       {std::pair{"p50_ms", 0.5}, {"p95_ms", 0.95}, {"p99_ms", 0.99}, {"p999_ms", 0.999}, {"max_ms", 1.0}})
     result[name] = percentile_ms(sorted, share);
   return result;
 }
@@ -153,18 +151,22 @@ void set_up(const Options &options) {
   auto session = rig::connect(options.address);
   const bool mariadb = options.address.engine == "mariadb";
   session->execute("CREATE TABLE IF NOT EXISTS rig_load (id INT PRIMARY KEY, v BIGINT NOT NULL)");
-  session->execute(mariadb ? "CREATE TABLE IF NOT EXISTS rig_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, session INT, v BIGINT)"
-                           : "CREATE TABLE IF NOT EXISTS rig_log (id BIGSERIAL PRIMARY KEY, session INT, v BIGINT)");
+  session->execute(
+      mariadb
+          ? "CREATE TABLE IF NOT EXISTS rig_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, session INT, v BIGINT)"
+          : "CREATE TABLE IF NOT EXISTS rig_log (id BIGSERIAL PRIMARY KEY, session INT, v BIGINT)");
   std::string rows;
   for (unsigned id = 1; id <= options.sessions; ++id)
     rows += (id > 1 ? ", (" : "(") + std::to_string(id) + ", 0)";
-  session->execute(((mariadb ? "INSERT IGNORE INTO rig_load VALUES " : "INSERT INTO rig_load VALUES ") + rows +
-                    (mariadb ? "" : " ON CONFLICT DO NOTHING")).c_str());
+  session->execute(((mariadb ? "INSERT IGNORE INTO rig_load VALUES " : "INSERT INTO rig_load VALUES ") +
+                    rows + (mariadb ? "" : " ON CONFLICT DO NOTHING"))
+                       .c_str());
 }
 
 bool write_windows(const std::string &path, const std::vector<Window> &windows) {
   FILE *file = std::fopen(path.c_str(), "wb");
-  const bool written = file && std::fwrite(windows.data(), sizeof(Window), windows.size(), file) == windows.size();
+  const bool written =
+      file && std::fwrite(windows.data(), sizeof(Window), windows.size(), file) == windows.size();
   return file && std::fclose(file) == 0 && written;
 }
 
@@ -173,8 +175,7 @@ int run(const Options &options) {
   Load load(options);
   std::vector<std::vector<Window>> windows(options.sessions);
   const auto wanted = static_cast<size_t>(options.seconds * kWindowsPerSecond) + 1;
-  for (auto &mine : windows)
-    mine.resize(std::min(wanted, kWindowsInAll / options.sessions));
+  for (auto &mine : windows) mine.resize(std::min(wanted, kWindowsInAll / options.sessions));
   std::vector<std::thread> threads;
   for (unsigned i = 0; i < options.sessions; ++i)
     threads.emplace_back(run_session, std::ref(load), i, std::ref(windows[i]));
@@ -187,11 +188,9 @@ int run(const Options &options) {
   const uint64_t begin = monotonic_ns();
   load.deadline_ns = begin + static_cast<uint64_t>(options.seconds * 1e9);
   load.go.arrive_and_wait();
-  for (std::thread &thread : threads)
-    thread.join();
+  for (std::thread &thread : threads) thread.join();
   std::vector<Window> all;
-  for (const auto &mine : windows)
-    all.insert(all.end(), mine.begin(), mine.end());
+  for (const auto &mine : windows) all.insert(all.end(), mine.begin(), mine.end());
   auto result = summary(all);
   result["begin_ns"] = begin;
   result["end_ns"] = monotonic_ns();
@@ -203,7 +202,7 @@ int run(const Options &options) {
   return load.failed ? 1 : 0;
 }
 
-} // namespace
+}  // namespace
 
 int main(int argc, char **argv) {
   Options options;

@@ -14,7 +14,7 @@ namespace rig {
 enum class Kind : uint32_t { read = 0, write = 1, flush = 2 };
 constexpr unsigned kKinds = 3;
 constexpr const char *kKindNames[kKinds] = {"read", "write", "flush"};
-constexpr uint64_t kMagic = 0x31574f4c53474952; // "RIGSLOW1"
+constexpr uint64_t kMagic = 0x31574f4c53474952;  // "RIGSLOW1"
 constexpr uint64_t kLogEntries = 1 << 18;
 
 // One operation: when it came, until when it was held, when it was answered. CLOCK_MONOTONIC.
@@ -26,17 +26,18 @@ struct Operation {
   uint64_t offset_bytes;
   uint32_t length_bytes;
   Kind kind;
-  uint64_t asked_ns; // 0: was not to be held
+  uint64_t asked_ns;  // 0: was not to be held
 };
 
 struct SlowControl {
   uint64_t magic;
-  std::atomic<uint64_t> ready; // the file system is mounted
+  std::atomic<uint64_t> ready;  // the file system is mounted
   std::atomic<uint64_t> delay_ns[kKinds];
-  std::atomic<uint64_t> frozen_until_ns; // everything waits until then
+  std::atomic<uint64_t> frozen_until_ns;  // everything waits until then
   std::atomic<uint64_t> range_offset_bytes;
-  std::atomic<uint64_t> range_length_bytes; // not 0: reads and writes are held only where they touch the range
-  std::atomic<uint64_t> logged;             // operations logged so far; the last kLogEntries are kept
+  std::atomic<uint64_t>
+      range_length_bytes;        // not 0: reads and writes are held only where they touch the range
+  std::atomic<uint64_t> logged;  // operations logged so far; the last kLogEntries are kept
   Operation log[kLogEntries];
 };
 
@@ -46,4 +47,4 @@ inline uint64_t monotonic_ns() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(now.tv_nsec);
 }
 
-} // namespace rig
+}  // namespace rig

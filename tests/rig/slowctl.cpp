@@ -7,24 +7,26 @@
 //   ready                       exit 1 unless slowfs has mounted
 //   logged                      print the number of operations logged so far
 //   log[=NUMBER]                print operations from that number on: kind begin released end offset length asked
-#include "slow_control.h"
-
-#include <cstdio>
-#include <cstdlib>
 #include <fcntl.h>
-#include <string>
-#include <string_view>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "slow_control.h"
+
 namespace {
 
-uint64_t milliseconds(const std::string &text) { return static_cast<uint64_t>(std::strtod(text.c_str(), nullptr) * 1e6); }
+uint64_t milliseconds(const std::string &text) {
+  return static_cast<uint64_t>(std::strtod(text.c_str(), nullptr) * 1e6);
+}
 
 void all_off(rig::SlowControl &control) {
-  for (auto &delay : control.delay_ns)
-    delay = 0;
+  for (auto &delay : control.delay_ns) delay = 0;
   control.frozen_until_ns = 0;
   control.range_offset_bytes = control.range_length_bytes = 0;
 }
@@ -47,9 +49,10 @@ bool print_log(const rig::SlowControl &control, uint64_t from) {
   for (uint64_t number = from; number < end; ++number) {
     const rig::Operation &entry = control.log[number % rig::kLogEntries];
     if (entry.sequence.load(std::memory_order_acquire) != number + 1)
-      continue; // still being written: it has not been answered yet
-    std::printf("%s %lu %lu %lu %lu %u %lu\n", rig::kKindNames[static_cast<unsigned>(entry.kind)], entry.begin_ns,
-                entry.released_ns, entry.end_ns, entry.offset_bytes, entry.length_bytes, entry.asked_ns);
+      continue;  // still being written: it has not been answered yet
+    std::printf("%s %lu %lu %lu %lu %u %lu\n", rig::kKindNames[static_cast<unsigned>(entry.kind)],
+                entry.begin_ns, entry.released_ns, entry.end_ns, entry.offset_bytes, entry.length_bytes,
+                entry.asked_ns);
   }
   return complete;
 }
@@ -82,7 +85,7 @@ int apply(rig::SlowControl &control, const std::string &command) {
   return 0;
 }
 
-} // namespace
+}  // namespace
 
 int main(int argc, char **argv) {
   if (argc < 3) {
@@ -96,21 +99,18 @@ int main(int argc, char **argv) {
     return 1;
   }
   if (static_cast<size_t>(status.st_size) < sizeof(rig::SlowControl))
-    return 1; // slowfs is just being started
+    return 1;  // slowfs is just being started
   void *memory = mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     std::perror("mmap");
     return 1;
   }
   auto &control = *static_cast<rig::SlowControl *>(memory);
-  if (control.magic != rig::kMagic)
-    return 1;
+  if (control.magic != rig::kMagic) return 1;
   for (int i = 2; i < argc; ++i) {
     const int result = apply(control, argv[i]);
-    if (result == 2)
-      std::fprintf(stderr, "slowctl: not understood: %s\n", argv[i]);
-    if (result)
-      return result;
+    if (result == 2) std::fprintf(stderr, "slowctl: not understood: %s\n", argv[i]);
+    if (result) return result;
   }
   return 0;
 }

@@ -8,21 +8,22 @@
 // Threads: libfuse's workers; each serves one operation and shares only the control block (slow_control.h).
 // Runs in the foreground; SIGTERM unmounts.
 #define FUSE_USE_VERSION 312
-#include "slow_control.h"
+#include <fcntl.h>
+#include <fuse_lowlevel.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <fcntl.h>
-#include <fuse_lowlevel.h>
 #include <memory>
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/stat.h>
-#include <unistd.h>
+
+#include "slow_control.h"
 
 namespace {
 
@@ -34,8 +35,9 @@ constexpr fuse_ino_t kDisk = 2;
 constexpr const char *kDiskName = "disk";
 constexpr double kForever_s = 86400;
 constexpr unsigned kRequestBytes = 1 << 20;
-constexpr unsigned kWorkers = 64; // more than the loop device has requests at once (nr_requests is 128, 64 wait)
-constexpr uint64_t kFreezeStep_ns = 1'000'000; // a freeze that is lifted early ends within this
+constexpr unsigned kWorkers =
+    64;  // more than the loop device has requests at once (nr_requests is 128, 64 wait)
+constexpr uint64_t kFreezeStep_ns = 1'000'000;  // a freeze that is lifted early ends within this
 
 int backing_fd = -1;
 rig::SlowControl *control = nullptr;
@@ -55,15 +57,14 @@ bool touches_range(uint64_t offset_bytes, uint64_t length_bytes) {
 
 // Holds the calling operation as long as the settings say; log() records it just before it is answered.
 class Held {
-public:
+ public:
   Held(Kind kind, uint64_t offset_bytes, uint32_t length_bytes)
       : kind_(kind), offset_bytes_(offset_bytes), length_bytes_(length_bytes), begin_ns_(monotonic_ns()) {
     uint64_t asked = control->delay_ns[static_cast<unsigned>(kind)];
-    if (kind != Kind::flush && !touches_range(offset_bytes, length_bytes))
-      asked = 0;
-    if (asked)
-      sleep_until(begin_ns_ + asked);
-    for (uint64_t now = monotonic_ns(), until; (until = control->frozen_until_ns) > now; now = monotonic_ns()) {
+    if (kind != Kind::flush && !touches_range(offset_bytes, length_bytes)) asked = 0;
+    if (asked) sleep_until(begin_ns_ + asked);
+    for (uint64_t now = monotonic_ns(), until; (until = control->frozen_until_ns) > now;
+         now = monotonic_ns()) {
       asked = std::max(asked, until - begin_ns_);
       sleep_until(std::min(until, now + kFreezeStep_ns));
     }
@@ -87,7 +88,7 @@ public:
     entry.sequence.store(number + 1, std::memory_order_release);
   }
 
-private:
+ private:
   Kind kind_;
   uint64_t offset_bytes_;
   uint32_t length_bytes_;
@@ -113,7 +114,7 @@ struct stat attributes(fuse_ino_t inode) {
 }
 
 void on_init(void *, fuse_conn_info *connection) {
-  connection->want &= ~FUSE_CAP_WRITEBACK_CACHE; // a write is at the "device" when it is answered
+  connection->want &= ~FUSE_CAP_WRITEBACK_CACHE;  // a write is at the "device" when it is answered
   connection->want |= connection->capable & (FUSE_CAP_ASYNC_DIO | FUSE_CAP_PARALLEL_DIROPS);
   connection->max_read = kRequestBytes;
   connection->max_background = 256;
@@ -178,7 +179,7 @@ void on_fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info *) {
 }
 
 void on_fallocate(fuse_req_t request, fuse_ino_t, int mode, off_t offset, off_t length, fuse_file_info *) {
-  fuse_reply_err(request, fallocate(backing_fd, mode, offset, length) ? errno : 0); // discard, write zeroes
+  fuse_reply_err(request, fallocate(backing_fd, mode, offset, length) ? errno : 0);  // discard, write zeroes
 }
 
 bool open_files(const char *backing_path, const char *control_path) {
@@ -192,7 +193,8 @@ bool open_files(const char *backing_path, const char *control_path) {
     std::perror(control_path);
     return false;
   }
-  void *memory = mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  void *memory =
+      mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   close(fd);
   if (memory == MAP_FAILED) {
     std::perror("mmap");
@@ -206,13 +208,11 @@ bool open_files(const char *backing_path, const char *control_path) {
 
 // None of these is needed to work, only to hold exactly what was asked under pressure.
 void prepare_process(bool fifo) {
-  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0)
-    std::perror("slowfs: mlockall (going on)");
+  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) std::perror("slowfs: mlockall (going on)");
   prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
   sched_param priority{};
   priority.sched_priority = 10;
-  if (fifo && sched_setscheduler(0, SCHED_FIFO, &priority) != 0)
-    std::perror("slowfs: SCHED_FIFO (going on)");
+  if (fifo && sched_setscheduler(0, SCHED_FIFO, &priority) != 0) std::perror("slowfs: SCHED_FIFO (going on)");
 }
 
 int serve(const char *mountpoint) {
@@ -230,11 +230,9 @@ int serve(const char *mountpoint) {
   char *arguments[] = {name, option, options};
   fuse_args args = FUSE_ARGS_INIT(3, arguments);
   fuse_session *session = fuse_session_new(&args, &operations, sizeof operations, nullptr);
-  if (!session)
-    return 1;
+  if (!session) return 1;
   fuse_set_signal_handlers(session);
-  if (fuse_session_mount(session, mountpoint) != 0)
-    return 1;
+  if (fuse_session_mount(session, mountpoint) != 0) return 1;
   fuse_loop_config *config = fuse_loop_cfg_create();
   fuse_loop_cfg_set_clone_fd(config, 0);
   fuse_loop_cfg_set_max_threads(config, kWorkers);
@@ -247,7 +245,7 @@ int serve(const char *mountpoint) {
   return status < 0 ? 1 : 0;
 }
 
-} // namespace
+}  // namespace
 
 int main(int argc, char **argv) {
   const bool fifo = argc == 6 && !std::strcmp(argv[4], "--policy") && !std::strcmp(argv[5], "fifo");
@@ -255,8 +253,7 @@ int main(int argc, char **argv) {
     std::fprintf(stderr, "usage: slowfs MOUNTPOINT BACKING CONTROL [--policy fifo]\n");
     return 2;
   }
-  if (!open_files(argv[2], argv[3]))
-    return 1;
+  if (!open_files(argv[2], argv[3])) return 1;
   prepare_process(fifo);
   return serve(argv[1]);
 }

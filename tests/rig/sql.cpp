@@ -2,53 +2,48 @@
 // rig-sql --engine E --socket S [--database D] [--user U] [--json] SQL...
 // Runs statements in one session. --json prints the rows of the last one as a JSON array of objects, numbers as
 // numbers and NULL as null. Needs no client program of any engine.
-#include "sql_client.h"
-
 #include <CLI/CLI.hpp>
-#include <nlohmann/json.hpp>
-
 #include <cstdio>
 #include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "sql_client.h"
 
 namespace {
 
 nlohmann::ordered_json value_of(const std::optional<std::string> &value, rig::ColumnType type) {
-  if (!value)
-    return nullptr;
+  if (!value) return nullptr;
   switch (type) {
-  case rig::ColumnType::integer:
-    return std::strtoll(value->c_str(), nullptr, 10);
-  case rig::ColumnType::real:
-    return std::strtod(value->c_str(), nullptr);
-  case rig::ColumnType::text:
-    break;
+    case rig::ColumnType::integer:
+      return std::strtoll(value->c_str(), nullptr, 10);
+    case rig::ColumnType::real:
+      return std::strtod(value->c_str(), nullptr);
+    case rig::ColumnType::text:
+      break;
   }
   return *value;
 }
 
 void run(const rig::Address &address, const std::vector<std::string> &statements, bool json) {
   auto session = rig::connect(address);
-  for (size_t i = 0; i + 1 < statements.size(); ++i)
-    session->execute(statements[i].c_str());
+  for (size_t i = 0; i + 1 < statements.size(); ++i) session->execute(statements[i].c_str());
   std::vector<rig::Row> rows;
-  const auto columns = session->query(statements.back().c_str(), [&](rig::Row row) { rows.push_back(std::move(row)); });
+  const auto columns =
+      session->query(statements.back().c_str(), [&](rig::Row row) { rows.push_back(std::move(row)); });
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const rig::Row &row : rows) {
     nlohmann::ordered_json object;
     for (size_t c = 0; c < columns.size(); ++c) {
       object[columns[c].name] = value_of(row[c], columns[c].type);
-      if (!json)
-        std::printf("%s%s", c ? "\t" : "", row[c] ? row[c]->c_str() : "NULL");
+      if (!json) std::printf("%s%s", c ? "\t" : "", row[c] ? row[c]->c_str() : "NULL");
     }
-    if (!json)
-      std::puts("");
+    if (!json) std::puts("");
     all.push_back(std::move(object));
   }
-  if (json)
-    std::puts(all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  if (json) std::puts(all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
-} // namespace
+}  // namespace
 
 int main(int argc, char **argv) {
   CLI::App app("Runs SQL in a private server");
