@@ -87,18 +87,26 @@ def slowfs_of(folder):
     return found
 
 
-def _unmount(point, patience_s=5.0):
+def _unmount(point, when_stuck, patience_s=5.0):
+    """Unmounts; when that waits for a device that does not answer, when_stuck() makes its requests fail."""
     until = time.monotonic() + patience_s
+    stuck_called = False
     while True:
-        try:
-            if run("umount", point, check=False, timeout=20).returncode == 0:
-                return
-        except subprocess.TimeoutExpired:
-            break
+        attempt = subprocess.Popen(["umount", point], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while attempt.poll() is None and (time.monotonic() < until or stuck_called):
+            time.sleep(0.01)
+            if stuck_called and time.monotonic() > until + patience_s:
+                break
+        if attempt.poll() == 0:
+            return
         if time.monotonic() > until:
-            break
+            if stuck_called:
+                break
+            when_stuck()
+            stuck_called = True
         time.sleep(0.05)
-    run("umount", "-l", point, check=False)
+    subprocess.Popen(["umount", "-l", point], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    time.sleep(0.2)
 
 
 @contextlib.contextmanager
@@ -137,15 +145,18 @@ def _clean(folder, slowctl):
     end([entry for entry in registry.living() if entry["what"] != "slowfs"], patience_s=1.0)
     for loop in loops_below(folder):
         end(users_of(loop), first=signal.SIGKILL)
-    slow = folder / "fuse"
+
+    def kill_slowfs():
+        end(slowfs_of(folder), first=signal.SIGKILL)
+
     for point in mounts_below(folder):
-        if point not in (str(slow), str(folder / "mem")):
-            _unmount(point)
+        if point not in (str(folder / "fuse"), str(folder / "mem")):
+            _unmount(point, kill_slowfs)
     for loop in loops_below(folder):
         run("losetup", "-d", f"/dev/{loop}", check=False)
     end(slowfs_of(folder))
     for point in mounts_below(folder):
-        _unmount(point)
+        _unmount(point, kill_slowfs)
     until = time.monotonic() + 5  # a lazily detached loop device goes when its last user has
     while loops_below(folder) and time.monotonic() < until:
         time.sleep(0.05)
@@ -166,7 +177,7 @@ class SlowDevice:
         self.mount = self.folder / "mnt"
         self.registry = Registry(self.folder / "processes.jsonl")
         self.loop = None
-        self._guard = None
+        self._guard = self._guard_process = None
         self._owner = f"{os.getpid()} {start_ticks(os.getpid())} {time.monotonic_ns()}"
 
     # -- life ---------------------------------------------------------------------------------------------
@@ -203,6 +214,7 @@ class SlowDevice:
                 os.write(self._guard, b"d")  # done: nothing to guard any more
             os.close(self._guard)
             self._guard = None
+            self._guard_process.wait(5)
         if left:
             raise RigError(f"{self.folder}: could not be removed: {left}")
 
@@ -215,7 +227,7 @@ class SlowDevice:
     def _start_guard(self):
         """A process that cleans up when this one is gone, however it went: the pipe's end closes."""
         reading, writing = os.pipe()
-        subprocess.Popen([sys.executable, Path(__file__).absolute(), "guard", self.folder, self.tools / "slowctl",
+        self._guard_process = subprocess.Popen([sys.executable, Path(__file__).absolute(), "guard", self.folder, self.tools / "slowctl",
                           self._owner], stdin=reading,
                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)
         os.close(reading)

@@ -36,3 +36,13 @@ def run_folder(named=None):
         folder = Path(tempfile.gettempdir()) / f"flushlight-rig-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
     folder.mkdir(mode=0o755, parents=True, exist_ok=True)
     return folder
+
+
+def lacking():
+    """Why the slow device cannot be made here; None: it can."""
+    if os.geteuid() != 0:
+        return "not root"
+    for path in ("/dev/fuse", "/dev/loop-control"):
+        if not os.path.exists(path):
+            return f"no {path}"
+    return None

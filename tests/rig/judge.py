@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""What a measurement must show, one rule a function; each returns None or says what is wrong.
+
+A rule gets the figures and those of the same load without a fault (or None where it was not measured)."""
+POOL = "mariadb-pool"
+SUM_TOLERANCE = 0.01
+CLOSURE_FAULT, CLOSURE_ELSE, CLOSURE_POOL = 0.98, 0.97, 0.95
+CAUSE_TOLERANCE = 0.10
+PERCENTILE_TOLERANCE = 0.05
+PERCENTILE_FROM_MS = 20
+PERCENTILE_QUIET_MS = 0.2
+CPU_FACTOR = 5
+COVERAGE_MIN = 0.99
+HELD_FAULTS = ("flush", "write")
+
+
+def missing(result, *names):
+    return [name for name in names if result.get(name) is None]
+
+
+def observed(result, _none):
+    absent = missing(result, "commits", "cause_sum", "path_sum", "closure", "coverage", "lost", "commit_p50_ms", "commit_p99_ms", "top_cause")
+    return f"not observed: {', '.join(absent)}" if absent else None
+
+
+def sums(result, _none):
+    bad = [f"{name} {result[name]:.4f}" for name in ("cause_sum", "path_sum") if abs(result[name] - 1) > SUM_TOLERANCE]
+    return ", ".join(bad) or None
+
+
+def closure(result, _none):
+    limit = CLOSURE_POOL if result["engine"] == POOL else CLOSURE_FAULT if result["fault"] in HELD_FAULTS else CLOSURE_ELSE
+    return f"closure {result['closure']:.4f} < {limit}" if result["closure"] < limit else None
+
+
+def top_cause(result, _none):
+    if result["fault"] in HELD_FAULTS and result["top_cause"] != result["fault"]:
+        return f"top cause {result['top_cause']}"
+
+
+def as_held(result, _none):
+    if result["fault"] not in HELD_FAULTS:
+        return None
+    if result["held_in_commit_ms"] is None:
+        return "nothing was held"
+    seen, held = result["account"][result["fault"]], result["held_in_commit_ms"]
+    if seen is None or abs(seen - held) > CAUSE_TOLERANCE * held:
+        return f"{result['fault']} {seen if seen is None else round(seen, 3)} ms, held in commits {held:.3f} ms"
+
+
+def cpu(result, none):
+    if result["fault"] != "cpu":
+        return None
+    if none is None:
+        return "no load without a fault to compare with"
+    seen, quiet = result["account"]["cpu"] or 0, none["account"]["cpu"] or 0
+    return f"cpu {seen:.3f} ms, without a fault {quiet:.3f} ms" if seen < CPU_FACTOR * quiet or seen == 0 else None
+
+
+def percentiles(result, _none):
+    bad = []
+    for name in ("p50", "p99"):
+        view, client = result[f"commit_{name}_ms"], result[f"client_{name}_ms"]
+        if result["fault"] in HELD_FAULTS and (result["held_ms"] or 0) >= PERCENTILE_FROM_MS:
+            wrong = abs(view - client) > PERCENTILE_TOLERANCE * client
+        elif result["fault"] == "none":
+            wrong = abs(view - client) > PERCENTILE_QUIET_MS if result["sessions"] == 1 else view > client
+        else:
+            wrong = False
+        if wrong:
+            bad.append(f"{name} {view:.3f} ms, client's {client:.3f} ms")
+    return ", ".join(bad) or None
+
+
+def roles(result, _none):
+    parts = [result[name] or 0 for name in ("led", "followed", "unsynced")]
+    return f"roles {'+'.join(map(str, parts))}, commits {result['commits']}" if sum(parts) != result["commits"] else None
+
+
+def coverage(result, _none):
+    if not COVERAGE_MIN <= result["coverage"] <= 2 - COVERAGE_MIN:
+        return f"coverage {result['coverage']:.4f} ({result['commits']} of {result['client_commits']})"
+
+
+def lost(result, _none):
+    return f"lost {result['lost']}" if result["lost"] else None
+
+
+RULES = (sums, closure, top_cause, as_held, cpu, percentiles, roles, coverage, lost)
+
+
+def judge(result, none):
+    """Everything that is wrong with a measurement; empty: it passed."""
+    absent = observed(result, none)
+    return [absent] if absent else [wrong for rule in RULES if (wrong := rule(result, none))]

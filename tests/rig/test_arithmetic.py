@@ -1,0 +1,129 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The rig's arithmetic and the rules that judge a measurement: no root, no device, no waiting."""
+import array
+import copy
+import importlib.machinery
+import importlib.util
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from faults import FAULTS, Coverage, held, union  # noqa: E402
+from judge import judge  # noqa: E402
+from measure import CAUSES, PATHS, view_figures  # noqa: E402
+
+MS = 1_000_000
+
+
+def matrix_module():
+    loader = importlib.machinery.SourceFileLoader("matrix", str(Path(__file__).resolve().parent / "matrix"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("matrix", loader))
+    loader.exec_module(module)
+    return module
+
+
+def good(fault="flush", engine="postgres15", sessions=4):
+    """Figures with which every rule is content."""
+    account = dict.fromkeys(CAUSES, 0.0)
+    account.update({"flush": 50.0, "cpu": 0.2, "other": 0.1})
+    return {"engine": engine, "fault": fault, "sessions": sessions, "held_ms": 50.1, "held_in_commit_ms": 50.3,
+            "commits": 100, "client_commits": 100, "client_p50_ms": 51.0, "client_p99_ms": 60.0, "commit_p50_ms": 50.8,
+            "commit_p99_ms": 59.5, "account": account, "cause_sum": 1.0, "path_sum": 1.0, "closure": 0.998, "led": 30,
+            "followed": 70, "unsynced": 0, "coverage": 1.0, "lost": 0, "top_cause": "flush"}
+
+
+class Arithmetic(unittest.TestCase):
+    def test_union_merges_what_overlaps_or_touches(self):
+        self.assertEqual(union([(5, 9), (1, 3), (3, 4), (8, 12)]), [[1, 4], [5, 12]])
+
+    def test_overlap(self):
+        coverage = Coverage([(10, 20), (15, 30), (50, 60)])
+        for begin, end, expected in ((0, 10, 0), (0, 100, 30), (12, 18, 6), (25, 55, 10), (30, 50, 0), (55, 56, 1), (60, 70, 0)):
+            self.assertEqual(coverage.overlap(begin, end), expected, (begin, end))
+
+    def test_overlap_against_counting(self):
+        intervals = [(i * 7 % 97, i * 7 % 97 + i % 5 + 1) for i in range(30)]
+        covered = {t for begin, end in intervals for t in range(begin, end)}
+        coverage = Coverage(intervals)
+        for begin in range(0, 110, 3):
+            for end in range(begin, 110, 5):
+                self.assertEqual(coverage.overlap(begin, end), len(covered & set(range(begin, end))))
+
+    def test_held_counts_only_what_was_asked_of_the_kind(self):
+        operations = [("flush", 0, 50 * MS, 50 * MS, 0, 0, 50 * MS), ("flush", 60 * MS, 60 * MS, 61 * MS, 0, 0, 0),
+                      ("write", 0, 90 * MS, 90 * MS, 0, 0, 90 * MS)]
+        windows = (array.array("Q", [10 * MS, 55 * MS]), array.array("Q", [60 * MS, 65 * MS]))
+        self.assertEqual(held(operations, "flush", windows, (0, 100 * MS)), (50.0, 20.0))
+        self.assertEqual(held(operations, "read", windows, (0, 100 * MS)), (None, None))
+
+    def test_columns_come_from_the_definition_of_the_views(self):
+        self.assertEqual((CAUSES[0], CAUSES[-1], PATHS), ("oncpu", "other", ["self", "journal", "peer"]))
+
+    def test_view_figures_keep_unobserved_apart_from_zero(self):
+        row = dict.fromkeys([f"{name}_ms" for name in CAUSES + PATHS])
+        row.update(commits=4, total_commit_ms=40.0, coverage=0.0, p50_commit_ms=10.0, p99_commit_ms=11.0, attributed_ms=None,
+                   led=None, followed=None, unsynced=4, binlog_led=None, binlog_followed=None)
+        figures = view_figures([row], 4)
+        self.assertIsNone(figures["closure"])
+        self.assertIsNone(figures["cause_sum"])
+        self.assertIsNone(figures["top_cause"])
+        self.assertEqual(figures["coverage"], 0)
+
+
+class Judge(unittest.TestCase):
+    def test_good_figures_pass(self):
+        self.assertEqual(judge(good(), None), [])
+
+    def test_each_rule_can_fail(self):
+        changes = {
+            "cause_sum": 1.011, "path_sum": 0.989, "closure": 0.979, "top_cause": "write", "held_in_commit_ms": 56.0,
+            "client_p50_ms": 54.0, "client_p99_ms": 56.0, "led": 31, "coverage": 0.98, "lost": 1, "commit_p50_ms": None,
+        }
+        for name, value in changes.items():
+            self.assertEqual(len(judge(good() | {name: value}, None)), 1, name)
+
+    def test_without_a_fault(self):
+        quiet = good("none", sessions=1) | {"commit_p50_ms": 0.3, "client_p50_ms": 0.4, "commit_p99_ms": 0.9, "client_p99_ms": 1.0}
+        self.assertEqual(judge(quiet, None), [])
+        self.assertEqual(len(judge(quiet | {"client_p50_ms": 0.51}, None)), 1)
+        many = quiet | {"sessions": 16, "client_p50_ms": 5.0}
+        self.assertEqual(judge(many, None), [])
+        self.assertEqual(len(judge(many | {"client_p50_ms": 0.29}, None)), 1)
+
+    def test_cpu_is_compared_with_the_same_load_without_a_fault(self):
+        loaded, quiet = good("cpu"), good("none")
+        self.assertEqual(len(judge(loaded, quiet)), 1)
+        self.assertEqual(len(judge(loaded, None)), 1)
+        quiet = copy.deepcopy(quiet)
+        quiet["account"]["cpu"] = 0.04
+        self.assertEqual(judge(loaded, quiet), [])
+
+    def test_pool_of_threads_may_attribute_less(self):
+        self.assertEqual(judge(good(engine="mariadb-pool") | {"closure": 0.96}, None), [])
+
+
+class Matrix(unittest.TestCase):
+    def setUp(self):
+        self.matrix = matrix_module()
+
+    def test_whole(self):
+        self.assertEqual(len(set(self.matrix.cells(False))), 5 * 2 * 4 * 3)
+
+    def test_quarter_lets_everything_occur(self):
+        quarter = list(self.matrix.cells(True))
+        self.assertEqual(len(set(quarter)), 5 * 2 * 3)
+        for engine in self.matrix.SERVERS:
+            mine = [cell for cell in quarter if cell[0] == engine]
+            self.assertEqual({cell[1] for cell in mine}, set(self.matrix.FILE_SYSTEMS))
+            self.assertEqual({cell[2] for cell in mine}, set(FAULTS))
+            self.assertEqual({cell[3] for cell in mine}, set(self.matrix.SESSIONS))
+        for fault in FAULTS:
+            mine = [cell for cell in quarter if cell[2] == fault]
+            self.assertEqual({cell[1] for cell in mine}, set(self.matrix.FILE_SYSTEMS))
+            self.assertEqual({cell[3] for cell in mine}, set(self.matrix.SESSIONS))
+
+
+if __name__ == "__main__":
+    unittest.main()
