@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sidecar/serve/view.h"
+
+namespace flushlight {
+
+const std::vector<std::unique_ptr<View>> &all_views() {
+  static const std::vector<std::unique_ptr<View>> views = [] {
+    std::vector<std::unique_ptr<View>> list;
+    for (auto *make : {make_statements_view, make_statements_recent_view, make_statements_info_view,
+                       make_slow_commits_view, make_threads_view, make_devices_view, make_latency_view,
+                       make_health_view})
+      list.push_back(make());
+    return list;
+  }();
+  return views;
+}
+
+const View *find_view(std::string_view name) {
+  for (const auto &view : all_views())
+    if (view->name() == name) return view.get();
+  return nullptr;
+}
+
+const Instance *ViewContext::find_instance(uint32_t id) const { return intake.instance(id); }
+
+Cell ViewContext::instance_name(uint32_t id) const {
+  const Instance *found = find_instance(id);
+  return found != nullptr ? text_cell(found->name) : null_cell();
+}
+
+std::string_view account_column_name(int vector_index) {
+  static constexpr std::string_view kNames[] = {
+#define FL_X(ENUM, name, help) #name "_ms",
+      FL_CAUSES(FL_X) FL_PATHS(FL_X)
+#undef FL_X
+  };
+  static_assert(std::size(kNames) == FL_VECTOR_COUNT);
+  return kNames[vector_index];
+}
+
+}  // namespace flushlight

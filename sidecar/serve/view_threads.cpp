@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// threads: what the kernel side knows of every traced thread, joined with what its ring's head says now.
+// Without tracing only the rings speak, and all that the kernel would know is NULL.
+#include <map>
+#include <set>
+
+#include "sidecar/host/process.h"
+#include "sidecar/join/verdict.h"
+#include "sidecar/serve/view.h"
+
+namespace flushlight {
+namespace {
+
+enum ThreadKind : uint32_t { kSession = 1, kJournal = 2, kBackground = 3 };
+
+struct Row {
+  const Instance *instance = nullptr;
+  const SessionInfo *session = nullptr;
+  const kernel::ThreadState *thread = nullptr;
+  RingLive live;
+  uint32_t kind = kSession;
+  std::string thread_name;
+  const StatementText *text = nullptr;
+  bool visible = false;
+  uint64_t now_ns = 0;
+};
+
+// What the thread waits for now, as far as its own state shows it. A thread that sleeps without a request of
+// its own waits for somebody: who that is, is settled at its wake-up only, so the cause is NULL until then.
+int current_cause(const kernel::ThreadState &thread) {
+  if (thread.blocked_since_ns == 0) return thread.runnable_since_ns != 0 ? FL_CAUSE_CPU : FL_CAUSE_ONCPU;
+  if (thread.state_cause < FL_CAUSE_COUNT) return static_cast<int>(thread.state_cause);
+  const std::pair<uint32_t, int> outstanding[] = {{thread.own_flushes, FL_CAUSE_FLUSH},
+                                                  {thread.own_writes, FL_CAUSE_WRITE},
+                                                  {thread.own_reads, FL_CAUSE_READ},
+                                                  {thread.own_queued, FL_CAUSE_QUEUE}};
+  for (const auto &[count, cause] : outstanding)
+    if (count > 0) return cause;
+  return FL_CAUSE_COUNT;
+}
+
+Cell wait_ms(const Row &row) {
+  if (row.thread == nullptr) return null_cell();
+  const uint64_t since = row.thread->blocked_since_ns != 0 ? row.thread->blocked_since_ns : row.thread->runnable_since_ns;
+  return since != 0 && since <= row.now_ns ? ms_cell(row.now_ns - since) : null_cell();
+}
+
+Cell role(const Row &row) {
+  static const std::map<uint32_t, std::string_view> kNames = {
+      {kSession, "session"}, {kJournal, "journal"}, {kBackground, "background"}};
+  const auto found = kNames.find(row.kind);
+  return found != kNames.end() ? text_cell(found->second) : null_cell();
+}
+
+Cell device_name(const Row &row, const ViewContext &context) {
+  if (row.thread == nullptr || row.thread->device == 0) return null_cell();
+  const auto found = context.devices.find(row.thread->device);
+  if (found != context.devices.end()) return text_cell(found->second.name);
+  return text_cell(fmt::format("{}:{}", row.thread->device >> 20, row.thread->device & 0xfffff));
+}
+
+std::vector<Column<Row>> thread_columns() {
+  const auto unknown = [](const Row &, const ViewContext &) { return null_cell(); };
+  std::vector<Column<Row>> columns = {
+      {"instance", [](const Row &r, auto &) { return r.instance ? text_cell(r.instance->name) : null_cell(); }},
+      {"session_id", [](const Row &r, auto &) { return count_or_null(r.live.session_id); }},
+      {"user_name", [](const Row &r, auto &c) { return r.session ? c.symbol(r.session->user) : null_cell(); }},
+      {"db_name", [](const Row &r, auto &c) { return r.session ? c.symbol(r.session->database) : null_cell(); }},
+      {"application_name", [](const Row &r, auto &) { return r.session ? text_or_null(r.session->application) : null_cell(); }},
+      {"client_addr",
+       [](const Row &r, auto &) { return r.session && r.visible ? text_or_null(r.session->address) : null_cell(); }},
+      {"role", [](const Row &r, auto &) { return role(r); }},
+      {"thread_name", [](const Row &r, auto &) { return text_or_null(r.thread_name); }},
+      {"commit_age_ms",
+       [](const Row &r, auto &) {
+         const uint64_t begin = r.live.window_begin_ns;
+         return begin != 0 && begin <= r.now_ns ? ms_cell(r.now_ns - begin) : null_cell();
+       }},
+      {"wait_cause",
+       [](const Row &r, auto &) {
+         const char *name = r.thread ? cause_name(current_cause(*r.thread)) : nullptr;
+         return name ? text_cell(name) : null_cell();
+       }},
+      {"wait_path",
+       [](const Row &r, auto &) {
+         return r.thread && current_cause(*r.thread) != FL_CAUSE_COUNT ? text_cell(path_name(FL_PATH_SELF)) : null_cell();
+       }},
+      {"wait_ms", [](const Row &r, auto &) { return wait_ms(r); }},
+      {"waits_on_session", unknown},
+      {"root_thread", unknown},
+      {"root_file", unknown},
+      {"device", [](const Row &r, auto &c) { return device_name(r, c); }},
+      {"queryid", [](const Row &r, auto &) { return r.visible ? count_or_null(r.live.queryid) : null_cell(); }},
+      {"query",
+       [](const Row &r, auto &) {
+         if (r.live.queryid == 0) return null_cell();
+         if (!r.visible) return text_cell(kHidden);
+         return r.text ? text_cell(r.text->text) : null_cell();
+       }},
+  };
+  add_account_columns<Row>(&columns, [](const Row &row) -> const uint64_t * {
+    return row.thread != nullptr ? row.thread->vector_ns : nullptr;
+  });
+  return columns;
+}
+
+void fill_session(const ViewContext &context, const Lease &lease, uint32_t ring, Row *row) {
+  row->instance = &lease.instance();
+  row->live = lease.live(ring);
+  if (row->live.session_id != 0) row->session = lease.session(row->live.session_id);
+  row->visible = context.see_all || (row->session != nullptr && context.may_see(row->session->user));
+  if (row->visible && row->live.queryid != 0) row->text = context.texts.find(lease.instance().id, row->live.queryid);
+}
+
+// Which lease holds each slot of the ledger.
+std::map<uint32_t, const Lease *> leases_by_first_slot(const ViewContext &context) {
+  std::map<uint32_t, const Lease *> found;
+  for (const auto &lease : context.intake.leases())
+    if (lease->traced()) found[lease->range().first_slot] = lease.get();
+  return found;
+}
+
+const Lease *lease_of(const std::map<uint32_t, const Lease *> &leases, uint32_t slot) {
+  auto after = leases.upper_bound(slot);
+  if (after == leases.begin()) return nullptr;
+  const Lease *lease = std::prev(after)->second;
+  return slot < lease->range().first_slot + lease->range().slot_count ? lease : nullptr;
+}
+
+// Background threads belong to the instance of their process, or (PostgreSQL) of their siblings.
+struct Families {
+  std::map<uint32_t, const Instance *> by_process, by_parent;
+  void add(uint32_t process, const Instance *instance) {
+    if (!by_process.try_emplace(process, instance).second) return;
+    if (const uint32_t parent = read_thread_facts(process).parent; parent > 1) by_parent.try_emplace(parent, instance);
+  }
+  [[nodiscard]] const Instance *find(uint32_t process) const {
+    if (const auto found = by_process.find(process); found != by_process.end()) return found->second;
+    if (const auto found = by_parent.find(process); found != by_parent.end()) return found->second;
+    const auto found = by_parent.find(read_thread_facts(process).parent);
+    return found != by_parent.end() ? found->second : nullptr;
+  }
+};
+
+void traced_rows(const ViewContext &context, const std::vector<kernel::ThreadState> &threads,
+                 const TableView<Row>::Visit &visit) {
+  const auto leases = leases_by_first_slot(context);
+  Families families;
+  for (const auto &thread : threads)
+    if (const Lease *lease = lease_of(leases, thread.slot)) families.add(thread.host_tgid, &lease->instance());
+  for (const auto &thread : threads) {
+    Row row;
+    row.thread = &thread;
+    row.kind = thread.kind;
+    row.now_ns = context.clock.now_ns();
+    const Lease *lease = lease_of(leases, thread.slot);
+    if (lease != nullptr && thread.slot - lease->range().first_slot < lease->ring_count())
+      fill_session(context, *lease, thread.slot - lease->range().first_slot, &row);
+    else if (thread.kind != kJournal)
+      row.instance = families.find(thread.host_tgid);
+    // Journal threads serve everybody; other threads are shown to their own server only.
+    if (thread.kind == kJournal ? context.instance == ViewContext::kNoInstance
+                                : !context.shows(row.instance != nullptr ? row.instance->id : 0))
+      continue;
+    row.thread_name = read_thread_facts(thread.host_tid).name;
+    visit(row);
+  }
+}
+
+void untraced_rows(const ViewContext &context, const TableView<Row>::Visit &visit) {
+  for (const auto &lease : context.intake.leases()) {
+    if (lease->traced() && context.kernel != nullptr) continue;
+    if (!context.shows(lease->instance().id)) continue;
+    for (uint32_t ring = 0; ring < lease->ring_count(); ring++) {
+      Row row;
+      row.now_ns = context.clock.now_ns();
+      fill_session(context, *lease, ring, &row);
+      if (row.live.session_id != 0 || row.live.window_begin_ns != 0) visit(row);
+    }
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<View> make_threads_view() {
+  return std::make_unique<TableView<Row>>(
+      "threads", thread_columns(), [](const ViewContext &context, const TableView<Row>::Visit &visit) {
+        if (context.kernel != nullptr) traced_rows(context, context.kernel->threads(), visit);
+        untraced_rows(context, visit);
+      });
+}
+
+}  // namespace flushlight
