@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: PostgreSQL */
+/*
+ * Prints the extension's script: one view for each in abi/views.def, with its comments.
+ * Runs while building. Argument: install, or upgrade (from 0.0, which had an empty schema).
+ */
+#include <stdio.h>
+#include <string.h>
+
+typedef struct Column
+{
+	const char *view;
+	const char *name;
+	const char *type;
+	const char *help;
+} Column;
+
+typedef struct View
+{
+	const char *name;
+	const char *help;
+} View;
+
+#define TYPE_INT "bigint"
+#define TYPE_DOUBLE "double precision"
+#define TYPE_TEXT "text"
+#define TYPE_TIME "timestamptz"
+#define TYPE_BOOL "bigint"
+
+static const View views[] = {
+#define FL_VIEW(view, help) {#view, help},
+#include "abi/views.def"
+};
+
+static const Column columns[] = {
+#define FL_COLUMN(view, column, type, unit, help) {#view, #column, TYPE_##type, help},
+#include "abi/views.def"
+};
+
+#define COUNT(array) (sizeof(array) / sizeof((array)[0]))
+
+static void
+print_quoted(const char *text)
+{
+	putchar('\'');
+	for (; *text; text++)
+	{
+		if (*text == '\'')
+			putchar('\'');
+		putchar(*text);
+	}
+	putchar('\'');
+}
+
+static void
+print_view(const View *view)
+{
+	const char *separator = "";
+	size_t i;
+
+	printf("\nCREATE VIEW flushlight.%s AS\n  SELECT * FROM flushlight.view_rows('%s') AS (", view->name,
+		   view->name);
+	for (i = 0; i < COUNT(columns); i++)
+	{
+		if (strcmp(columns[i].view, view->name) != 0)
+			continue;
+		printf("%s\n    %s %s", separator, columns[i].name, columns[i].type);
+		separator = ",";
+	}
+	printf(");\nGRANT SELECT ON flushlight.%s TO PUBLIC;\nCOMMENT ON VIEW flushlight.%s IS ", view->name,
+		   view->name);
+	print_quoted(view->help);
+	printf(";\n");
+	for (i = 0; i < COUNT(columns); i++)
+	{
+		if (strcmp(columns[i].view, view->name) != 0)
+			continue;
+		printf("COMMENT ON COLUMN flushlight.%s.%s IS ", view->name, columns[i].name);
+		print_quoted(columns[i].help);
+		printf(";\n");
+	}
+}
+
+static const char head[] =
+	"/* Generated from abi/views.def. */\n"
+	"\\echo Use \"%s\" to load this file. \\quit\n\n"
+	"GRANT USAGE ON SCHEMA flushlight TO PUBLIC;\n\n"
+	"CREATE FUNCTION flushlight.view_rows(view text) RETURNS SETOF record\n"
+	"  AS 'MODULE_PATHNAME', 'flushlight_view_rows' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;\n"
+	"COMMENT ON FUNCTION flushlight.view_rows(text) IS 'rows of a view, as flushlightd computes them; used "
+	"by the views';\n\n"
+	"CREATE FUNCTION flushlight.reset(userid oid DEFAULT 0, dbid oid DEFAULT 0, queryid bigint DEFAULT 0,\n"
+	"                                 minmax_only boolean DEFAULT false) RETURNS void\n"
+	"  AS 'MODULE_PATHNAME', 'flushlight_reset' LANGUAGE C STRICT VOLATILE PARALLEL RESTRICTED;\n"
+	"COMMENT ON FUNCTION flushlight.reset(oid, oid, bigint, boolean) IS 'forgets statistics: of a user, a "
+	"database, a query (0: all)';\n"
+	"REVOKE ALL ON FUNCTION flushlight.reset(oid, oid, bigint, boolean) FROM PUBLIC;\n";
+
+int
+main(int argc, char **argv)
+{
+	size_t i;
+
+	if (argc != 2)
+		return 1;
+	printf(head, strcmp(argv[1], "upgrade") == 0 ? "ALTER EXTENSION flushlight UPDATE"
+												 : "CREATE EXTENSION flushlight");
+	for (i = 0; i < COUNT(views); i++)
+		print_view(&views[i]);
+	return 0;
+}
