@@ -223,10 +223,10 @@ class Postgresql(Server):
         link_tree(self.root / f"usr/lib/postgresql/{self.version}/lib", stage / "lib")
         link_tree(self.root / f"usr/share/postgresql/{self.version}/extension", stage / "extension")
         if self.with_flushlight:
-            add_file(self.built("pg_extension", f"{self.version}/flushlight.so"), stage / "lib")
-            for pattern in ("flushlight.control", "flushlight--*.sql"):
-                for path in sorted((Path(__file__).resolve().parents[2] / "pg_extension").rglob(pattern)):
-                    add_file(path, stage / "extension")
+            add_file(self.built("pg_extension", f"{self.version}/lib/flushlight.so"), stage / "lib")
+            control = self.built("pg_extension", f"{self.version}/share/extension/flushlight.control")
+            for path in sorted(control.parent.iterdir()):
+                add_file(path, stage / "extension")
         run(*self.in_namespaces("initdb", "-D", self.server_path("data"), "-A", "trust", "-U", self.administrator, "--no-sync",
                                 "--locale=C.UTF-8"), cwd="/", env=self.environment())
         settings = dict(self.settings, unix_socket_directories=str(self.server_path("run")))
