@@ -1,0 +1,232 @@
+// SPDX-License-Identifier: GPL-2.0-only
+// Statements: their digest and text, their records, and who their session is.
+//
+// A statement lasts from its LOG event to its STATUS event; with the binary protocol STATUS comes before the
+// answer, so a statement whose commit is still pending is written when that is durable. A packet of several
+// statements has one LOG and a STATUS for each.
+//
+// The query is normalised once, at LOG, and its text is sent at once where the daemon does not know it: no
+// copy is kept. Only where a packet may hold several statements it waits until the server has cut it.
+//
+// Owner: the connection's own thread.
+#include "probe.h"
+
+namespace flushlight {
+namespace {
+
+constexpr char kReplicated[] = "REPLICATION APPLY";  // row events have no text
+constexpr char kOtherEncoding[] = "STATEMENT IN AN UNSAFE CHARACTER SET";
+
+bool is_command(const mysql_event_general &event, const char *name) {
+  return event.general_command && strncmp(event.general_command, name, strlen(name)) == 0;
+}
+
+// Prepare, Quit, Init DB and so on are no statements.
+bool is_statement(const mysql_event_general &event) {
+  return is_command(event, "Query") || is_command(event, "Execute") || is_command(event, "Bulk_execute");
+}
+
+bool may_hold_several(const THD *thd, const char *query, size_t length) {
+  if (!(thd->client_capabilities & CLIENT_MULTI_STATEMENTS) || thd->spcont) return false;
+  const auto *semicolon = static_cast<const char *>(memchr(query, ';', length));
+  if (!semicolon) return false;
+  for (semicolon++; semicolon < query + length; semicolon++)
+    if (!my_isspace(system_charset_info, *semicolon)) return true;
+  return false;
+}
+
+// The daemon takes UTF-8. What other character sets have above ASCII is not worth a conversion here.
+void keep_ascii(char *text, size_t length) {
+  for (size_t i = 0; i < length; i++)
+    if (static_cast<unsigned char>(text[i]) >= 0x80) text[i] = '?';
+}
+
+uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t length) {
+  const CHARSET_INFO *charset = thd->variables.character_set_client;
+  flc_tokenizer_options options{};
+  options.no_backslash_escapes = thd->variables.sql_mode & MODE_NO_BACKSLASH_ESCAPES;
+  options.ansi_quotes = thd->variables.sql_mode & MODE_ANSI_QUOTES;
+  if (!query) {
+    query = kReplicated;
+    length = sizeof kReplicated - 1;
+  } else if (charset->escape_with_backslash_is_dangerous) {
+    query = kOtherEncoding;  // a byte of a character may look like a backslash: strings cannot be told
+    length = sizeof kOtherEncoding - 1;
+  }
+  char text[FL_TEXT_BYTES_MAX];
+  size_t text_length = 0;
+  bool truncated = false;
+  const uint64_t queryid =
+      flc_normalize(query, length, &options, text, sizeof text, &text_length, &truncated);
+  if (flc_text_wanted(thread, queryid)) {
+    if (strncmp(charset->cs_name.str, "utf8", 4) != 0) keep_ascii(text, text_length);
+    flc_write_text(thread, queryid, text, text_length, truncated);
+  }
+  return queryid;
+}
+
+uint16_t copy_name(char *to, const char *from, size_t length, bool *changed) {
+  if (!from) length = 0;
+  if (length > FL_NAME_BYTES_MAX) length = FL_NAME_BYTES_MAX;
+  if (*changed || memcmp(to, from ? from : "", length) != 0) {
+    *changed = true;
+    if (length) memcpy(to, from, length);
+  }
+  return static_cast<uint16_t>(length);
+}
+
+void write_statement(Session &session, Statement &statement, flc_thread *thread, uint64_t end_ns, bool nested) {
+  fl_record_statement record{};
+  record.header = {sizeof record, FL_RECORD_STATEMENT, FL_RING_VERSION};
+  record.session_id = session.id;
+  record.queryid = statement.queryid;
+  record.begin_ns = statement.begin_ns;
+  record.duration_ns = end_ns - statement.begin_ns;
+  record.work = statement.rows_changed;
+  record.flags = (nested ? FL_STATEMENT_NESTED : 0) | (statement.failed ? FL_STATEMENT_FAILED : 0);
+  record.kind = statement.kind;
+  flc_write(thread, &record);
+  statement.ended_ns = 0;
+}
+
+void start(Statement &statement, uint64_t now_ns, uint64_t rows) {
+  statement.begin_ns = now_ns;
+  statement.queryid = 0;
+  statement.rows_before = rows;
+  statement.ended_ns = 0;
+  statement.query = nullptr;
+  statement.query_length = 0;
+  statement.running = true;
+  statement.failed = false;
+  statement.several = false;
+}
+
+void go_idle(Session &session, flc_thread *thread) {
+  if (session.window_count || session.statements[0].ended_ns) return;
+  set_state(thread, kStateIdle);
+  flc_set_query(thread, 0);
+  if (pool_used()) {
+    flc_set_session(thread, 0);
+    pool_seen(thread);
+  }
+}
+
+}  // namespace
+
+uint64_t rows_changed_of(const THD *thd) {
+  const system_status_var &counts = thd->status_var;
+  return counts.ha_write_count + counts.ha_update_count + counts.ha_delete_count;
+}
+
+Statement &current_statement(Session &session) { return session.statements[session.depth]; }
+
+void name_statement(THD *thd, Statement &statement, flc_thread *thread, const char *query, size_t length) {
+  if (statement.queryid && statement.query == query && statement.query_length == length) return;
+  statement.query = query;
+  statement.query_length = length;
+  statement.queryid = normalize_for(thd, thread, query, length);
+  flc_set_query(thread, statement.queryid);
+}
+
+void announce_session(THD *thd, Session &session, flc_thread *thread) {
+  const Security_context &who = thd->main_security_ctx;
+  const size_t user_length = who.user ? strlen(who.user) : 0;
+  bool changed = session.announced_on != thread || session.announced_epoch != flc_thread_epoch(thread) ||
+                 session.database_length != std::min<size_t>(thd->db.length, FL_NAME_BYTES_MAX) ||
+                 session.user_length != std::min<size_t>(user_length, FL_NAME_BYTES_MAX);
+  session.user_length = copy_name(session.user, who.user, user_length, &changed);
+  session.database_length = copy_name(session.database, thd->db.str, thd->db.length, &changed);
+  if (!changed) return;
+  // the address of a local connection is not known: none is sent
+  const char *address = who.ip ? who.ip : "";
+  const char *const parts[] = {session.user, session.database, "", address};
+  fl_record_session record{};
+  record.header = {sizeof record, FL_RECORD_SESSION, FL_RING_VERSION};
+  record.session_id = session.id;
+  record.backend_start_unix_ns = session.start_unix_ns;
+  record.user_length = session.user_length;
+  record.database_length = session.database_length;
+  record.address_length = static_cast<uint16_t>(std::min<size_t>(strlen(address), FL_NAME_BYTES_MAX));
+  const uint16_t lengths[] = {record.user_length, record.database_length, 0, record.address_length};
+  if (flc_write_parts(thread, &record, sizeof record, parts, lengths, 4)) {
+    session.announced_on = thread;
+    session.announced_epoch = flc_thread_epoch(thread);
+  } else {
+    session.announced_on = nullptr;
+  }
+}
+
+void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
+                      uint64_t now_ns) {
+  statements_settled(session, thread, now_ns);
+  if (!is_statement(event)) return;
+  if (!thd->spcont)
+    session.depth = 0;
+  else if (session.depth + 1 < kNestingMax)
+    session.depth++;
+  Statement &statement = current_statement(session);
+  start(statement, now_ns, rows_changed_of(thd));
+  if (!thd->in_active_multi_stmt_transaction() && !session.depth) {
+    session.transaction_rows_before = statement.rows_before;
+    session.most_rows = 0;
+    session.most_rows_queryid = 0;
+  }
+  set_state(thread, kStateWorking);
+  flc_set_session(thread, session.id);
+  announce_session(thd, session, thread);
+  if (may_hold_several(thd, event.general_query, event.general_query_length))
+    statement.several = true;
+  else
+    name_statement(thd, statement, thread, event.general_query, event.general_query_length);
+}
+
+void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
+                    uint64_t now_ns) {
+  Statement &statement = current_statement(session);
+  if (!is_statement(event) || !statement.running) {
+    go_idle(session, thread);
+    return;
+  }
+  announce_session(thd, session, thread);
+  name_statement(thd, statement, thread, event.general_query, event.general_query_length);
+  statement.rows_changed = rows_changed_of(thd) - statement.rows_before;
+  statement.failed = event.general_error_code != 0;
+  statement.running = false;
+  if (statement.rows_changed > session.most_rows && thd->in_active_multi_stmt_transaction()) {
+    session.most_rows = statement.rows_changed;
+    session.most_rows_queryid = statement.queryid;
+  }
+  switch (thd->lex->sql_command) {
+    case SQLCOM_COMMIT:
+    case SQLCOM_XA_COMMIT:
+    case SQLCOM_XA_PREPARE:
+      statement.kind = FL_KIND_COMMIT;
+      break;
+    default:
+      statement.kind = FL_KIND_STATEMENT;
+  }
+  if (session.depth) {
+    write_statement(session, statement, thread, now_ns, true);
+    session.depth--;
+    return;
+  }
+  if (statement.several && (thd->server_status & SERVER_MORE_RESULTS_EXISTS)) {
+    write_statement(session, statement, thread, now_ns, false);
+    start(statement, now_ns, rows_changed_of(thd));
+    statement.several = true;
+  } else if (session.window_count) {
+    statement.ended_ns = now_ns;  // its commits are pending: the answer comes after them
+  } else {
+    write_statement(session, statement, thread, now_ns, false);
+    go_idle(session, thread);
+  }
+}
+
+void statements_settled(Session &session, flc_thread *thread, uint64_t now_ns) {
+  Statement &statement = session.statements[0];
+  if (!statement.ended_ns) return;
+  write_statement(session, statement, thread, session.window_count ? statement.ended_ns : now_ns, false);
+  go_idle(session, thread);
+}
+
+}  // namespace flushlight
