@@ -64,6 +64,7 @@ Result<> SocketServer::lock(const std::string &path) {
 Result<> SocketServer::open(const std::string &path, mode_t mode) {
   const size_t slash = path.rfind('/');
   if (slash != std::string::npos && slash > 0) (void)mkdir(path.substr(0, slash).c_str(), 0755);
+  path_ = path;
   if (auto locked = lock(path); !locked) return locked;
   if (somebody_listens(path)) return already_running(path);
   struct stat status{};
@@ -78,7 +79,6 @@ Result<> SocketServer::open(const std::string &path, mode_t mode) {
     return system_error(errno, "binding the socket " + path);
   if (chmod(path.c_str(), mode) != 0 || listen(fd.get(), kBacklog) != 0)
     return system_error(errno, "opening the socket " + path);
-  path_ = path;
   listen_ = std::move(fd);
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{EPOLLIN, {.fd = listen_.get()}};
