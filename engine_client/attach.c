@@ -281,6 +281,17 @@ bool flc_attach_step(uint32_t wait_ms)
 	return give_up(now_ns);
 }
 
+void flc_reattach(void)
+{
+	if (!flc_state.configured)
+		return;
+	retire();
+	if (owner.fd >= 0)
+		close(owner.fd);
+	owner.fd = -1;
+	owner.next_try_ns = 0;
+}
+
 void flc_detach(void)
 {
 	if (!flc_state.configured)

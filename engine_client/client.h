@@ -43,6 +43,10 @@ void flc_configure(const struct flc_config *config);
  */
 bool flc_attach_step(uint32_t wait_ms);
 
+/* Lets go of the daemon after flc_configure() changed its path; the next step attaches anew. The attaching
+ * thread's; others may be in calls. */
+void flc_reattach(void);
+
 /* Lets go of everything (plugin removal, process end). No other call may be running. */
 void flc_detach(void);
 

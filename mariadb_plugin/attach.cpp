@@ -18,7 +18,8 @@ bool started;
 pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 bool stop_asked;
-char socket_path[108];
+bool path_changed;
+char socket_path[108];  // under mutex
 char instance[64];
 
 // Sleeps a step; false: stop.
@@ -29,33 +30,56 @@ bool sleep_a_step() {
   until.tv_sec += until.tv_nsec / 1000000000;
   until.tv_nsec %= 1000000000;
   pthread_mutex_lock(&mutex);
-  if (!stop_asked) pthread_cond_timedwait(&wake, &mutex, &until);
+  if (!stop_asked && !path_changed) pthread_cond_timedwait(&wake, &mutex, &until);
   const bool go_on = !stop_asked;
   pthread_mutex_unlock(&mutex);
   return go_on;
+}
+
+uint32_t slots_wanted() {
+  const uint32_t wanted = static_cast<uint32_t>(max_connections) + 32;
+  return wanted < kStateWordsMax ? wanted : kStateWordsMax;
+}
+
+void configure() {
+  flc_config config{};
+  config.socket_path = socket_path;
+  config.hello.engine = FL_ENGINE_MARIADB;
+  config.hello.slots_wanted = slots_wanted();
+  config.hello.state_word_address = reinterpret_cast<uintptr_t>(&state_words[0]);
+  config.hello.state_word_stride = sizeof(StateWord);
+  config.hello.state_rules[0] = {UINT32_MAX, kStateIdle, FL_CAUSE_IDLE, 0};
+  snprintf(config.hello.instance, sizeof config.hello.instance, "%s", instance);
+  snprintf(config.hello.engine_version, sizeof config.hello.engine_version, "%.31s", server_version);
+  snprintf(config.hello.client_version, sizeof config.hello.client_version, "%s", FLUSHLIGHT_VERSION);
+  flc_configure(&config);
+}
+
+void take_new_path() {
+  pthread_mutex_lock(&mutex);
+  const bool changed = path_changed;
+  path_changed = false;
+  if (changed) configure();
+  pthread_mutex_unlock(&mutex);
+  if (changed) flc_reattach();
 }
 
 void *run(void *) {
   prctl(PR_SET_NAME, "flushlight");
   bool attached = false;
   do {
+    take_new_path();
     const bool now = flc_attach_step(0);
-    if (now != attached) {
-      char why[256] = "";
-      flc_attach_error(why, sizeof why);
-      if (now)
-        sql_print_information("flushlight: attached to the daemon at %s%s%s", socket_path, *why ? "; " : "", why);
-      else
-        sql_print_warning("flushlight: detached: %s", why);
-      attached = now;
-    }
+    if (now == attached) continue;
+    char why[256] = "";
+    flc_attach_error(why, sizeof why);
+    if (now)
+      sql_print_information("flushlight: attached to the daemon%s%s", *why ? "; " : "", why);
+    else
+      sql_print_warning("flushlight: detached: %s", why);
+    attached = now;
   } while (sleep_a_step());
   return nullptr;
-}
-
-uint32_t slots_wanted() {
-  const uint32_t wanted = static_cast<uint32_t>(max_connections) + 32;
-  return wanted < kStateWordsMax ? wanted : kStateWordsMax;
 }
 
 }  // namespace
@@ -70,18 +94,8 @@ bool attach_start(const char *path, const char *name) {
     const size_t length = strlen(unix_path), room = sizeof instance - sizeof "mariadb:";
     snprintf(instance, sizeof instance, "mariadb:%s", unix_path + (length > room ? length - room : 0));
   }
-  flc_config config{};
-  config.socket_path = socket_path;
-  config.hello.engine = FL_ENGINE_MARIADB;
-  config.hello.slots_wanted = slots_wanted();
-  config.hello.state_word_address = reinterpret_cast<uintptr_t>(&state_words[0]);
-  config.hello.state_word_stride = sizeof(StateWord);
-  config.hello.state_rules[0] = {UINT32_MAX, kStateIdle, FL_CAUSE_IDLE, 0};
-  snprintf(config.hello.instance, sizeof config.hello.instance, "%s", instance);
-  snprintf(config.hello.engine_version, sizeof config.hello.engine_version, "%.31s", server_version);
-  snprintf(config.hello.client_version, sizeof config.hello.client_version, "%s", FLUSHLIGHT_VERSION);
-  flc_configure(&config);
-
+  configure();
+  path_changed = false;
   stop_asked = false;
   // signals belong to the server's own thread
   sigset_t all, before;
@@ -106,6 +120,19 @@ void attach_stop() {
 }
 
 const char *attach_instance() { return instance; }
-const char *attach_socket_path() { return socket_path; }
+
+void attach_socket_path(char *path, size_t bytes) {
+  pthread_mutex_lock(&mutex);
+  snprintf(path, bytes, "%s", socket_path);
+  pthread_mutex_unlock(&mutex);
+}
+
+void attach_change_path(const char *path) {
+  pthread_mutex_lock(&mutex);
+  snprintf(socket_path, sizeof socket_path, "%s", path && *path ? path : FL_SOCKET_PATH_DEFAULT);
+  path_changed = true;
+  pthread_cond_signal(&wake);
+  pthread_mutex_unlock(&mutex);
+}
 
 }  // namespace flushlight

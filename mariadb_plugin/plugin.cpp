@@ -12,7 +12,7 @@
 namespace flushlight {
 namespace {
 
-char *variable_socket_path;
+char *variable_socket;
 char *variable_instance;
 my_bool variable_enabled;
 
@@ -22,20 +22,30 @@ void update_enabled(MYSQL_THD, st_mysql_sys_var *, void *to, const void *from) {
   probe_enabled.store(value != 0);
 }
 
+// What the server's own update of such a string does (MEMALLOC: it frees the last one), and ours.
+void update_socket(MYSQL_THD, st_mysql_sys_var *, void *to, const void *from) {
+  auto *place = static_cast<char **>(to);
+  const char *value = *static_cast<char *const *>(from);
+  char *before = *place;
+  *place = value ? my_strdup(PSI_NOT_INSTRUMENTED, value, MYF(0)) : nullptr;
+  my_free(before);
+  attach_change_path(*place);
+}
+
 MYSQL_SYSVAR_BOOL(enabled, variable_enabled, PLUGIN_VAR_RQCMDARG,
                   "OFF: nothing is observed and the tables are empty. The daemon's own switch is 'flushlight off'",
                   nullptr, update_enabled, 1);
-MYSQL_SYSVAR_STR(socket_path, variable_socket_path, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
-                 "Socket of flushlightd", nullptr, nullptr, FL_SOCKET_PATH_DEFAULT);
+MYSQL_SYSVAR_STR(socket, variable_socket, PLUGIN_VAR_RQCMDARG | PLUGIN_VAR_MEMALLOC,
+                 "Socket of flushlightd; a new value attaches anew", nullptr, update_socket, FL_SOCKET_PATH_DEFAULT);
 MYSQL_SYSVAR_STR(instance, variable_instance, PLUGIN_VAR_READONLY | PLUGIN_VAR_RQCMDARG,
                  "Name of this server among all of the host; empty: made from its socket", nullptr, nullptr, "");
 
-st_mysql_sys_var *variables[] = {MYSQL_SYSVAR(enabled), MYSQL_SYSVAR(socket_path), MYSQL_SYSVAR(instance), nullptr};
+st_mysql_sys_var *variables[] = {MYSQL_SYSVAR(enabled), MYSQL_SYSVAR(socket), MYSQL_SYSVAR(instance), nullptr};
 
 int init_probe(void *) {
   if (!server_version_fits()) return 1;
   probe_enabled.store(variable_enabled != 0);
-  if (!attach_start(variable_socket_path, variable_instance)) return 1;
+  if (!attach_start(variable_socket, variable_instance)) return 1;
   if (probe_start()) return 0;
   attach_stop();
   return 1;
@@ -85,7 +95,7 @@ maria_declare_plugin(flushlight){MYSQL_AUDIT_PLUGIN,
                                  nullptr,
                                  variables,
                                  FLUSHLIGHT_VERSION,
-                                 MariaDB_PLUGIN_MATURITY_BETA}
+                                 MariaDB_PLUGIN_MATURITY_GAMMA}
 #define FL_VIEW(view, help)          \
   , {MYSQL_INFORMATION_SCHEMA_PLUGIN, \
      &information_schema,             \
@@ -99,7 +109,7 @@ maria_declare_plugin(flushlight){MYSQL_AUDIT_PLUGIN,
      nullptr,                         \
      nullptr,                         \
      FLUSHLIGHT_VERSION,              \
-     MariaDB_PLUGIN_MATURITY_BETA}
+     MariaDB_PLUGIN_MATURITY_GAMMA}
 #include "abi/views.def"
 maria_declare_plugin_end;
 #pragma GCC visibility pop

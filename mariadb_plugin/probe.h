@@ -106,6 +106,7 @@ extern uint32_t innodb_slot;
 bool attach_start(const char *socket_path, const char *instance);
 void attach_stop();
 const char *attach_instance();
-const char *attach_socket_path();
+void attach_socket_path(char *path, size_t bytes);
+void attach_change_path(const char *path);
 
 }  // namespace flushlight

@@ -6,19 +6,10 @@
 // which nothing is left that could free them.
 #include "session.h"
 
-#include <service_versions.h>
-
 #include <cstdlib>
 #include <cstring>
 
 #include "probe.h"
-
-// What the server's libmysqlservices would define: replaced by the service's address when the library is
-// loaded. The package does not exist in Debian.
-extern "C" {
-thd_specifics_service_st *thd_specifics_service =
-    reinterpret_cast<thd_specifics_service_st *>(static_cast<intptr_t>(VERSION_thd_specifics));
-}
 
 namespace flushlight {
 namespace {

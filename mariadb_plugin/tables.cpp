@@ -17,6 +17,7 @@ namespace {
 constexpr uint32_t kDeadlineMs = 1000;
 constexpr uint32_t kColumnsMax = 96;
 constexpr uint32_t kNameCharacters = FL_NAME_BYTES_MAX;
+constexpr size_t kPathBytes = 108;
 
 enum class ColumnType { INT, DOUBLE, TEXT, TIME, BOOL };
 struct ColumnDefinition {
@@ -117,8 +118,10 @@ int fill(THD *thd, TABLE *table, const View &view) {
     return 0;
   }
   const Security_context *who = thd->security_ctx;
+  char path[kPathBytes];
+  attach_socket_path(path, sizeof path);
   flc_query query{};
-  query.socket_path = attach_socket_path();
+  query.socket_path = path;
   query.view = view.name;
   query.instance = attach_instance();
   query.user_name = who->user ? who->user : "";
@@ -152,8 +155,9 @@ int reset_statements() {
   fl_command command{};
   command.code = FL_COMMAND_RESET;
   snprintf(command.instance, sizeof command.instance, "%s", attach_instance());
-  char error[256] = "";
-  if (flc_command(attach_socket_path(), &command, kDeadlineMs, error, sizeof error)) return 0;
+  char path[kPathBytes], error[256] = "";
+  attach_socket_path(path, sizeof path);
+  if (flc_command(path, &command, kDeadlineMs, error, sizeof error)) return 0;
   my_printf_error(ER_UNKNOWN_ERROR, "flushlight: %s", MYF(0), error);
   return 1;
 }
