@@ -107,7 +107,7 @@ is_literal(const char *token)
 		return !isdigit((unsigned char)token[1]);
 	if (first == 'u' || first == 'U')
 		return token[1] == '&' && token[2] == '\'';
-	return first != '\0' && strchr("eEbBxXnN", first) != NULL && token[1] == '\'';
+	return first != '\0' && strchr("eEbBxX", first) != NULL && token[1] == '\'';
 }
 
 /* TRUE, FALSE, NULL where they are constants, and nothing that is no word. */

@@ -133,7 +133,7 @@ class Server:
         self.sql(f"SET GLOBAL flushlight_socket='{daemon_socket}'")
 
     def attached(self):
-        result = self.run_sql(f"SELECT COUNT(*) FROM {SCHEMA}STATEMENTS_INFO")
+        result = self.run_sql(f"SELECT COUNT(*) FROM {SCHEMA}HEALTH WHERE component = 'mariadb'")
         return result.returncode == 0 and result.stdout.strip() not in ("", "0")
 
     def commits(self):

@@ -64,6 +64,7 @@ def main():
     parser.add_argument("--version", type=int, default=15)
     parser.add_argument("--build", required=True)
     parser.add_argument("--engines", required=True)
+    parser.add_argument("--keep", help="a folder for the output of pg_regress")
     options, rest = parser.parse_known_args()
     options.build = str(Path(options.build).absolute())
     options.engines = str(Path(options.engines).absolute())
