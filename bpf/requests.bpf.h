@@ -57,7 +57,7 @@ static __always_inline struct fl_request *request_claim(__u64 address)
 
 	if (r) {
 		/* Its end was never seen: merged into another, or lost. Its owner must not wait for ever. */
-		count(FL_COUNTER_REQUEST_REUSED);
+		count(r->time.slot ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
 		request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
 		return r;
 	}
@@ -154,22 +154,45 @@ int BPF_PROG(fl_io_start, struct request *rq)
 	return 0;
 }
 
+/* The flush of the flush machinery is nobody's own, has no start event and no block_io_done: it is one request
+ * for ever, and lives from issue to completion. */
+static __always_inline void flush_issued(struct request *rq, __u64 now)
+{
+	struct fl_request *r = request_find((__u64)rq, 0);
+
+	if (!r)
+		r = request_open(rq, now, FL_WAIT_NONE, 0, 0);
+	if (r) {
+		r->time.start_ns = now;
+		r->time.issue_ns = now;
+		r->device = device_index(rq);
+	}
+}
+
+static __always_inline void flush_completed(struct request *rq, __u64 now)
+{
+	struct fl_request *r = request_find((__u64)rq, 0);
+
+	if (!r)
+		return;
+	device_observe(r->device, REQ_OP_FLUSH, 1, r->time.issue_ns, now);
+	r->address = 0;
+}
+
 SEC("tp_btf/block_rq_issue")
 int BPF_PROG(fl_issue, struct request *rq)
 {
-	struct fl_request *r = request_find((__u64)rq, 0);
 	__u32 operation = rq->cmd_flags & REQ_OP_MASK;
 	__u64 now = bpf_ktime_get_ns();
+	struct fl_request *r;
 
-	if (!r) {
-		/* the flush of the flush machinery: nobody's own */
-		if (operation != REQ_OP_FLUSH)
-			return 0;
-		r = request_open(rq, now, FL_WAIT_NONE, 0, 0);
-		if (r)
-			r->time.issue_ns = now;
+	if (operation == REQ_OP_FLUSH) {
+		flush_issued(rq, now);
 		return 0;
 	}
+	r = request_find((__u64)rq, 0);
+	if (!r)
+		return 0;
 	if (!r->time.issue_ns) {
 		r->time.issue_ns = now;
 		if (!(r->time.flags & fl_preflush_mask))
@@ -195,18 +218,22 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 {
 	__u32 zero = 0, where = 0;
 	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
-	struct fl_request *r = request_find((__u64)rq, &where);
 	__u32 operation = rq->cmd_flags & REQ_OP_MASK;
-	__u64 now;
+	__u64 now = bpf_ktime_get_ns();
+	struct fl_request *r;
 
+	if (operation == REQ_OP_FLUSH) {
+		flush_completed(rq, now);
+		return 0;
+	}
+	r = request_find((__u64)rq, &where);
 	if (!cpu)
 		return 0;
 	if (!r) {
 		count(FL_COUNTER_REQUEST_UNKNOWN);
 		return 0;
 	}
-	now = bpf_ktime_get_ns();
-	if (operation != REQ_OP_FLUSH && (rq->rq_flags & fl_flush_seq_mask)) {
+	if (rq->rq_flags & fl_flush_seq_mask) {
 		/* the middle act is over; the postflush (if any) begins */
 		r->time.middle_ns = now;
 		device_observe(r->device, operation, 1, r->time.issue_ns, now);
@@ -241,7 +268,8 @@ int BPF_PROG(fl_io_done, struct request *rq)
 	__u32 where = 0;
 	struct fl_request *r;
 
-	if ((rq->cmd_flags & REQ_OP_MASK) != REQ_OP_FLUSH && (rq->rq_flags & fl_flush_seq_mask))
+	/* the middle act of a write with flushes, or the flush itself */
+	if (rq->rq_flags & fl_flush_seq_mask)
 		return 0;
 	r = request_find((__u64)rq, &where);
 	if (r)

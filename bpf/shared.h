@@ -13,8 +13,19 @@
 #define FL_REQUESTS 16384
 #define FL_REQUEST_PROBES 4
 #define FL_DEVICES 64
-#define FL_RINGS 3          /* history rings: every switch, >= 1 ms apart, >= 20 ms apart */
+/*
+ * History of a thread's vector: a snapshot at every switch-in, thinned into rings of 16. A waker's past at any
+ * time is interpolated between the two snapshots nearest to it, over all rings. The last ring holds beginnings of
+ * work (the thread was woken by a client, a peer or a timer, not by its own I/O): a follower nearly always falls
+ * asleep close to one.
+ */
+#define FL_RINGS 4
+#define FL_RING_EVERY 0   /* exact */
+#define FL_RING_1MS 1     /* at least 1 ms apart */
+#define FL_RING_20MS 2    /* at least 20 ms apart */
+#define FL_RING_BEGUN 3   /* beginnings of work */
 #define FL_RING_SNAPSHOTS 16
+#define FL_SNAPSHOT_NONE 0xff
 
 enum fl_thread_kind {
 	FL_THREAD_SESSION = 1,
@@ -39,6 +50,8 @@ enum fl_wait {
 struct fl_scratch {
 	fl_u64 off_at_ns;  /* switch-out that has no switch-in yet */
 	fl_u64 wake_at_ns; /* woken (or never blocked) since */
+	fl_u64 early_wake_ns; /* last waking that met no sleep: it came before the switch-out was seen */
+	fl_u64 ran_from_ns;   /* switch-in before the present switch-out */
 	fl_u64 mark_ns;    /* own requests are charged up to here; 0: not blocked */
 	fl_u64 outstanding; /* own requests, FL_WAIT_ONE counts */
 	fl_u64 own_ns[FL_WAIT_COUNT]; /* of this sleep, by what own requests did */
@@ -50,6 +63,7 @@ struct fl_scratch {
 	fl_u32 position[FL_RINGS]; /* newest snapshot */
 	fl_u32 state_cause;     /* of this sleep; FL_CAUSE_COUNT: none */
 	fl_u32 has_rest;        /* rest_ns is filled */
+	fl_u32 began;           /* this sleep ended by a beginning of work */
 	fl_u32 generation;
 	fl_u32 kind;            /* enum fl_thread_kind */
 	fl_u32 tid, tgid;       /* the host's numbers */
@@ -68,6 +82,7 @@ struct fl_snapshot {
 };
 
 struct fl_history {
+	fl_u64 in_at_ns[FL_RINGS][FL_RING_SNAPSHOTS]; /* again, close together for the search; 0: empty */
 	struct fl_snapshot ring[FL_RINGS][FL_RING_SNAPSHOTS];
 };
 
@@ -138,11 +153,14 @@ struct fl_device_histogram {
 	X(WAKE_INTERRUPT, wake_interrupt, 0, "wakes by an interrupt on top of a traced thread")              \
 	X(WAKE_IOWAIT, wake_iowait, 0, "wakes of a thread in iowait by something that is no completion")     \
 	X(WAKE_STATE, wake_state, 0, "sleeps that the engine's state word names")                            \
+	X(WAKE_EARLY, wake_early, 0, "wakes that overtook the switch-out: runnable all the while")           \
 	X(WAKE_MISSED, wake_missed, 1, "switch-ins without a wake seen before")                              \
-	X(HISTORY_MISSED, history_missed, 1, "inheritances whose waker's past was no longer known")          \
+	X(SWITCH_MISSED, switch_missed, 1, "switch-ins of a thread that had not been seen to leave its CPU")   \
+	X(HISTORY_MISSED, history_missed, 0, "inheritances whose waker's past was not known to the sleep's start")          \
 	X(REQUEST_FULL, request_full, 1, "requests that found no place in the table")                        \
 	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")     \
-	X(REQUEST_REUSED, request_reused, 1, "requests that never ended before their memory was used again") \
+	X(REQUEST_REUSED, request_reused, 1, "own requests whose end was not seen")                          \
+	X(REQUEST_STALE, request_stale, 0, "requests of untraced threads whose end was not seen")            \
 	X(REQUEST_MERGED, request_merged, 0, "requests that were merged into another")                       \
 	X(ENROL_REFUSED, enrol_refused, 0, "enrolment names that were refused")                              \
 	X(ENROL_FULL, enrol_full, 0, "threads left untraced: no free slot")                                  \

@@ -52,6 +52,8 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 
 	x->off_at_ns = 0;
 	x->wake_at_ns = 0;
+	x->early_wake_ns = 0;
+	x->ran_from_ns = now;
 	x->mark_ns = 0;
 	x->outstanding = 0;
 	x->generation = generation;
@@ -64,19 +66,19 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 	bpf_probe_read_kernel(x->comm, sizeof(x->comm), task->comm);
 	for (int i = 0; i < FL_STATE_RULES; i++)
 		x->rules[i].mask = 0;
+	/* The past begins here, in every ring: an empty vector. */
 	for (int r = 0; r < FL_RINGS; r++) {
-		x->snapshot_at_ns[r] = 0;
+		x->snapshot_at_ns[r] = now;
 		x->position[r] = 0;
-		if (past)
-			for (int i = 0; i < FL_RING_SNAPSHOTS; i++)
-				past->ring[r][i].in_at_ns = 0;
-	}
-	/* The past begins here: an empty vector. */
-	if (past) {
-		past->ring[0][0].in_at_ns = now;
-		past->ring[0][0].off_at_ns = now;
+		if (!past)
+			continue;
+		for (int i = 1; i < FL_RING_SNAPSHOTS; i++)
+			past->in_at_ns[r][i] = 0;
+		past->in_at_ns[r][0] = now;
+		past->ring[r][0].in_at_ns = now;
+		past->ring[r][0].off_at_ns = now;
 		for (int i = 0; i < FL_VECTOR_COUNT; i++)
-			past->ring[0][0].vector_ns[i] = 0;
+			past->ring[r][0].vector_ns[i] = 0;
 	}
 }
 

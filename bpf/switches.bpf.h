@@ -45,6 +45,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 		barrier();
 		slot->vector_ns[FL_CAUSE_ONCPU] += ran;
 		slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += ran;
+		x->ran_from_ns = slot->on_at_ns;
 		slot->on_at_ns = 0;
 		barrier();
 		slot->seq++;
@@ -61,6 +62,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 	x->own_ns[2] = 0;
 	x->own_ns[3] = 0;
 	x->has_rest = 0;
+	x->began = 0;
 	x->state_cause = FL_CAUSE_COUNT;
 	if (preempted || !state || (state & TASK_WAKING)) {
 		/* runnable: it waits for a CPU only. (TASK_WAKING: woken while on its way here.) */
@@ -75,6 +77,22 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 	x->off_at_ns = now; /* last: from here a waker settles the sleep */
 }
 
+static __always_inline void snapshot_into(struct fl_history *past, struct fl_scratch *x, struct fl_slot *slot,
+					  __u32 r, __u64 off, __u64 now)
+{
+	__u32 at = (x->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
+	struct fl_snapshot *s = &past->ring[r][at];
+
+	x->snapshot_at_ns[r] = now;
+	x->position[r] = at;
+	past->in_at_ns[r][at] = now;
+	s->off_at_ns = off;
+	s->in_at_ns = now;
+#pragma unroll
+	for (int j = 0; j < FL_VECTOR_COUNT; j++)
+		s->vector_ns[j] = slot->vector_ns[j];
+}
+
 static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct fl_slot *slot, __u64 off,
 				     __u64 now)
 {
@@ -82,24 +100,14 @@ static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct f
 
 	if (!past)
 		return;
-#pragma unroll
-	for (__u32 r = 0; r < FL_RINGS; r++) {
-		__u64 gap = r == 0 ? 0 : r == 1 ? 1000000 : 20000000;
-		struct fl_snapshot *s;
-		__u32 at;
-
-		if (r && now - x->snapshot_at_ns[r] < gap)
-			break; /* the coarser ring is not due either */
-		x->snapshot_at_ns[r] = now;
-		at = (x->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
-		x->position[r] = at;
-		s = &past->ring[r][at];
-		s->off_at_ns = off;
-		s->in_at_ns = now;
-#pragma unroll
-		for (int j = 0; j < FL_VECTOR_COUNT; j++)
-			s->vector_ns[j] = slot->vector_ns[j];
+	snapshot_into(past, x, slot, FL_RING_EVERY, off, now);
+	if (now - x->snapshot_at_ns[FL_RING_1MS] >= 1000000) {
+		snapshot_into(past, x, slot, FL_RING_1MS, off, now);
+		if (now - x->snapshot_at_ns[FL_RING_20MS] >= 20000000)
+			snapshot_into(past, x, slot, FL_RING_20MS, off, now);
 	}
+	if (x->began)
+		snapshot_into(past, x, slot, FL_RING_BEGUN, off, now);
 }
 
 static __always_inline void switch_in(struct task_struct *task)
@@ -120,6 +128,8 @@ static __always_inline void switch_in(struct task_struct *task)
 	off = x->off_at_ns;
 	if (!off) {
 		/* enrolled while it slept: its account begins here */
+		if (slot->on_at_ns || slot->vector_ns[FL_CAUSE_ONCPU])
+			count(FL_COUNTER_SWITCH_MISSED);
 		slot->seq++;
 		barrier();
 		slot->on_at_ns = now;
@@ -130,13 +140,12 @@ static __always_inline void switch_in(struct task_struct *task)
 	}
 	woken = x->wake_at_ns;
 	if (!woken) {
-		/* The waker came between the sleep's beginning and our seeing it, so the thread was runnable
-		 * (or this program was not run then: counted). */
+		/* The waker came between the sleep's beginning and our seeing it: the thread was runnable. */
 		charge_last(x, now);
 		woken = off + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
 		if (woken > now)
 			woken = now;
-		count(FL_COUNTER_WAKE_MISSED);
+		count(x->early_wake_ns > x->ran_from_ns ? FL_COUNTER_WAKE_EARLY : FL_COUNTER_WAKE_MISSED);
 	}
 	blocked = woken - off;
 	cpu = now - woken;

@@ -91,48 +91,78 @@ static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timelin
 	return 0;
 }
 
-/* The newest snapshot of the waker's switch-ins that is not after `off`, in the finest ring that has one. */
-static __noinline int find_snapshot(struct fl_history *past, struct fl_scratch *waker, __u64 off)
+/*
+ * In one ring: the newest snapshot not after `off` (low byte) and its successor, the oldest after it (next byte), as
+ * places, or FL_SNAPSHOT_NONE. Places are in order of time from `position` backwards.
+ * (A global function: the verifier looks at it once, not once per way of coming here.)
+ */
+__noinline int find_in_ring(struct fl_history *past, __u32 ring, __u32 position, __u64 off)
 {
-	if (!past || !waker)
-		return -1;
-	for (__u32 r = 0; r < FL_RINGS; r++) {
-		__u32 position = waker->position[r];
+	__u32 high = FL_SNAPSHOT_NONE;
 
-		for (__u32 i = 0; i < FL_RING_SNAPSHOTS; i++) {
-			__u32 at = (position - i) & (FL_RING_SNAPSHOTS - 1);
-			__u64 in_at = past->ring[r][at].in_at_ns;
+	if (!past || ring >= FL_RINGS)
+		return FL_SNAPSHOT_NONE << 8 | FL_SNAPSHOT_NONE;
+	for (__u32 i = 0; i < FL_RING_SNAPSHOTS; i++) {
+		__u32 at = (position - i) & (FL_RING_SNAPSHOTS - 1);
+		__u64 in_at = past->in_at_ns[ring][at];
 
-			if (!in_at)
-				break;
-			if (in_at <= off)
-				return (int)(r << 8 | i << 4 | at);
-		}
+		if (!in_at)
+			break;
+		if (in_at <= off)
+			return high << 8 | at;
+		high = at;
 	}
-	return -1;
+	return high << 8 | FL_SNAPSHOT_NONE;
+}
+
+static __always_inline __u64 snapshot_time(struct fl_history *past, __u32 ring, __u32 at)
+{
+	return past->in_at_ns[ring & 3][at & (FL_RING_SNAPSHOTS - 1)];
+}
+
+/* The same over all rings, each as ring << 4 | place. When the finest ring holds both, nothing lies between. */
+static __always_inline __u32 find_snapshots(struct fl_history *past, struct fl_scratch *waker, __u64 off)
+{
+	__u32 found = find_in_ring(past, FL_RING_EVERY, waker->position[FL_RING_EVERY], off);
+	__u32 low = found & 0xff, high = (found >> 8) & 0xff;
+
+	if (low != FL_SNAPSHOT_NONE)
+		return found & 0xffff;
+#pragma unroll
+	for (__u32 r = 1; r < FL_RINGS; r++) {
+		__u32 in_ring = find_in_ring(past, r, waker->position[r], off);
+		__u32 l = in_ring & 0xff, h = (in_ring >> 8) & 0xff;
+
+		if (l != FL_SNAPSHOT_NONE && (low == FL_SNAPSHOT_NONE || snapshot_time(past, r, l) >
+									     snapshot_time(past, low >> 4, low)))
+			low = r << 4 | (l & 15);
+		if (h != FL_SNAPSHOT_NONE && (high == FL_SNAPSHOT_NONE || snapshot_time(past, r, h) <
+									      snapshot_time(past, high >> 4, high)))
+			high = r << 4 | (h & 15);
+	}
+	return high << 8 | low;
 }
 
 /*
- * The waker's vector over [off, now): its vector now minus its vector at `off`. At `off` it lay between two
- * switch-ins `low` and `high`: it ran from low.in_at to high.off_at, then was off until high.in_at. In the
- * finest ring that is exact but for the inside of one sleep; in the thinned rings it is a straight line.
+ * The waker's vector over [off, now) is its vector now minus its vector at `off`; at `off` it lay between the two
+ * snapshots. Where they are neighbours in the finest ring the thread ran from low.in_at to high.off_at and then
+ * slept until high.in_at, so only the inside of one sleep is a straight line; else the whole span is.
  */
 static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64 now, __u64 rest, __u32 kind)
 {
 	struct fl_slot *slot = slot_of(index);
 	struct fl_scratch *waker = scratch_of(index);
 	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
-	struct fl_snapshot *low, *high = 0;
-	__u64 off, running, high_in, high_off, share, ran, total = 0, used = 0, used_paths = 0, fraction;
-	__u64 *out;
-	int found;
-	__u32 r, i, at, path;
+	__u64 off, running, ran_until, share = 0, ran_all = 0, ran_after = 0, total = 0, used = 0, used_paths = 0;
+	__u64 fraction, *out;
+	struct fl_snapshot *low, *high;
+	__u32 found, path;
 
 	if (!x || !slot || !waker || !past)
 		return 0;
 	off = x->off_at_ns;
-	path = kind == FL_THREAD_JOURNAL ? FL_PATH_JOURNAL : FL_PATH_PEER;
 	out = x->rest_ns;
+	path = kind == FL_THREAD_JOURNAL ? FL_PATH_JOURNAL : FL_PATH_PEER;
 	x->waker_slot = index;
 	if (slot->on_at_ns && slot->on_at_ns <= off) {
 		/* it ran all the while */
@@ -140,58 +170,42 @@ static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64
 		out[FL_VECTOR_PATH(path)] += rest;
 		return 0;
 	}
-	found = find_snapshot(past, waker, off);
-	if (found < 0) {
+	found = find_snapshots(past, waker, off);
+	if ((found >> 8) == FL_SNAPSHOT_NONE) {
 		count(FL_COUNTER_HISTORY_MISSED);
 		rest_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);
 		return 0;
 	}
-	r = ((__u32)found >> 8) & 3;
-	i = ((__u32)found >> 4) & (FL_RING_SNAPSHOTS - 1);
-	at = (__u32)found & (FL_RING_SNAPSHOTS - 1);
-	if (r >= FL_RINGS)
-		return 0;
-	low = &past->ring[r][at];
-	running = slot->on_at_ns && now > slot->on_at_ns ? now - slot->on_at_ns : 0;
-	if (i > 0) {
-		high = &past->ring[r][(at + 1) & (FL_RING_SNAPSHOTS - 1)];
-		high_in = high->in_at_ns;
-		high_off = high->off_at_ns;
+	high = &past->ring[(found >> 12) & 3][(found >> 8) & (FL_RING_SNAPSHOTS - 1)];
+	low = high;
+	if ((found & 0xff) == FL_SNAPSHOT_NONE) {
+		/* known since later only: what lies before stays `other` */
+		count(FL_COUNTER_HISTORY_MISSED);
 	} else {
-		/* the newest: only in a thinned ring can it be older than the present run */
-		high_in = now;
-		high_off = now;
+		low = &past->ring[(found >> 4) & 3][found & (FL_RING_SNAPSHOTS - 1)];
+		/* both below FL_RING_SNAPSHOTS: neighbours in the finest ring */
+		ran_until = (found & 0xf0f0) ? low->in_at_ns : high->off_at_ns;
+		if (ran_until < low->in_at_ns)
+			ran_until = low->in_at_ns;
+		ran_all = ran_until - low->in_at_ns;
+		if (off < ran_until) {
+			ran_after = ran_until - off;
+			share = 65536;
+		} else if (high->in_at_ns > ran_until) {
+			share = ((high->in_at_ns - off) << 16) / (high->in_at_ns - ran_until);
+		}
 	}
-	if (r != 0) /* many switches in between: a straight line */
-		high_off = low->in_at_ns;
-	if (high_off < low->in_at_ns)
-		high_off = low->in_at_ns;
-	ran = overlap(off, now, low->in_at_ns, high_off); /* of the first run, after `off` */
-	/* share of the last sleep (or line) that lies after `off`, in 2^-16 */
-	share = 65536;
-	if (off > high_off && high_in > high_off)
-		share = ((high_in > off ? high_in - off : 0) << 16) / (high_in - high_off);
+	running = slot->on_at_ns && now > slot->on_at_ns ? now - slot->on_at_ns : 0;
 	for (int j = 0; j < FL_VECTOR_COUNT; j++) {
-		__u64 now_j = slot->vector_ns[j];
-		__u64 low_j = low->vector_ns[j];
-		__u64 high_j = high ? high->vector_ns[j] : now_j;
-		__u64 run_all = 0, run_after = 0, value;
 		bool on_cpu = j == FL_CAUSE_ONCPU || j == FL_VECTOR_PATH(FL_PATH_SELF);
+		__u64 between = high->vector_ns[j] - low->vector_ns[j];
+		__u64 value = slot->vector_ns[j] - high->vector_ns[j];
 
 		if (on_cpu) {
-			run_all = high_off - low->in_at_ns;
-			run_after = ran;
-			if (i > 0 || r != 0)
-				now_j += running;
-			else
-				now_j = high_j = low_j; /* newest of ring 0: only ran since */
-			if (!high)
-				high_j = now_j;
+			between = between > ran_all ? between - ran_all : 0;
+			value += ran_after + running;
 		}
-		value = high_j > low_j + run_all ? high_j - low_j - run_all : 0;
-		value = scaled(value, share) + run_after;
-		if (now_j > high_j)
-			value += now_j - high_j;
+		value += scaled(between, share);
 		if (j < FL_CAUSE_COUNT)
 			total += value;
 		x->part_ns[j] = value;
@@ -243,6 +257,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		x->rest_ns[x->state_cause & 15] += rest;
 		x->rest_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += rest;
 		count(FL_COUNTER_WAKE_STATE);
+		x->began = 1;
 		return;
 	}
 	if (cpu && cpu->request) {
@@ -266,11 +281,13 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	}
 	if (!waker || !waker->slot || waker->slot == own_slot) {
 		count(FL_COUNTER_WAKE_UNKNOWN);
+		x->began = 1;
 		rest_other(x, rest, FL_COUNTER_OTHER_UNKNOWN_NS);
 		return;
 	}
 	if (in_interrupt(current)) {
 		count(FL_COUNTER_WAKE_INTERRUPT);
+		x->began = 1;
 		rest_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
 		return;
 	}
@@ -281,6 +298,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		return;
 	}
 	count(FL_COUNTER_WAKE_THREAD);
+	x->began = waker->kind != FL_THREAD_JOURNAL;
 	explain_by_thread(x, waker->slot, now, rest, waker->kind);
 }
 
@@ -294,11 +312,13 @@ int BPF_PROG(fl_waking, struct task_struct *sleeper)
 	if (!t || !t->slot)
 		return 0;
 	x = scratch_of(t->slot);
-	if (!x || !x->off_at_ns || x->wake_at_ns)
+	if (!x || x->wake_at_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
-	if (now <= x->off_at_ns)
+	if (!x->off_at_ns || now <= x->off_at_ns) {
+		x->early_wake_ns = now;
 		return 0;
+	}
 	charge_last(x, now);
 	blocked = now - x->off_at_ns;
 	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];

@@ -27,6 +27,14 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
 };
 
+// Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
+// request before its start, and enrolment last.
+constexpr const char *kAttachOrder[] = {
+    "fl_waking",     "fl_switch",   "fl_io_done",  "fl_complete",   "fl_merge",    "fl_requeue", "fl_issue",
+    "fl_work_end",   "fl_work_start", "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync", "fl_io_start", "fl_fork",
+    "fl_rename",
+};
+
 std::string libbpf_reason;  // the loader's last lines: what the verifier or the kernel said
 int keep_reason(enum libbpf_print_level level, const char *format, va_list arguments) {
   if (level != LIBBPF_WARN) return 0;
@@ -62,6 +70,7 @@ void unmap(Mapped<T> &mapped) {
 Tracer::Impl::~Impl() {
   detach();
   if (stats_fd >= 0) close(stats_fd);
+  if (enrol_link >= 0) close(enrol_link);
   unmap(ledger);
   unmap(scratch);
   unmap(requests);
@@ -128,18 +137,17 @@ void Tracer::Impl::fill_pool() {
 }
 
 Result<> Tracer::Impl::attach() {
-  bpf_program *program;
-  bpf_object__for_each_program(program, skeleton->obj) {
-    if (!bpf_program__autoload(program) || bpf_program__type(program) != BPF_PROG_TYPE_TRACING) continue;
-    if (bpf_program__expected_attach_type(program) == BPF_TRACE_ITER) continue;
+  for (const char *name : kAttachOrder) {
+    bpf_program *program = bpf_object__find_program_by_name(skeleton->obj, name);
+    if (program == nullptr) return Error{ENOENT, std::string("the kernel side has no program ") + name};
+    if (!bpf_program__autoload(program)) continue;
     bpf_link *link = bpf_program__attach(program);
     if (link == nullptr) {
       int code = errno;
       detach();
-      return system_error(code, std::string("cannot attach ") + bpf_program__name(program) + ": " +
-                                    libbpf_reason);
+      return system_error(code, std::string("cannot attach ") + name + ": " + libbpf_reason);
     }
-    links.emplace_back(bpf_program__name(program), link);
+    links.emplace_back(name, link);
   }
   return Ok{};
 }
@@ -165,16 +173,15 @@ void Tracer::Impl::forget_in_flight() {
 }
 
 void Tracer::Impl::enrol_existing() {
-  int link = bpf_link_create(bpf_program__fd(skeleton->progs.fl_enrol_existing), 0, BPF_TRACE_ITER, nullptr);
-  if (link < 0) return;
-  int iterator = bpf_iter_create(link);
-  if (iterator >= 0) {
-    char nothing[64];
-    while (read(iterator, nothing, sizeof nothing) > 0) {
-    }
-    close(iterator);
+  // one link for good: making and closing one waits for a grace period of the kernel
+  if (enrol_link < 0)
+    enrol_link = bpf_link_create(bpf_program__fd(skeleton->progs.fl_enrol_existing), 0, BPF_TRACE_ITER, nullptr);
+  int iterator = enrol_link < 0 ? -1 : bpf_iter_create(enrol_link);
+  if (iterator < 0) return;
+  char nothing[64];
+  while (read(iterator, nothing, sizeof nothing) > 0) {
   }
-  close(link);
+  close(iterator);
 }
 
 // One pass over the bound processes: new ones have their other threads enrolled, those of revoked leases are

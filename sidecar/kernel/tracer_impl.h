@@ -42,6 +42,7 @@ struct Tracer::Impl {
   Mapped<const fl_device_histogram> histograms;
   std::unique_ptr<LeaseTable> leases;
   std::set<uint32_t> revoked;  // first slots of leases whose processes are to be forgotten
+  int enrol_link = -1;
   int stats_fd = -1;
   bool measure_always = false;
   std::chrono::steady_clock::time_point stats_since{};
