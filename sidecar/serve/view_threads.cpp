@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 
+#include "sidecar/base/text.h"
 #include "sidecar/host/process.h"
 #include "sidecar/join/verdict.h"
 #include "sidecar/serve/view.h"
@@ -163,6 +164,7 @@ void traced_rows(const ViewContext &context, const std::vector<kernel::ThreadSta
                                 : !context.shows(row.instance != nullptr ? row.instance->id : 0))
       continue;
     row.thread_name = read_thread_facts(thread.host_tid).name;
+    if (row.thread_name.empty()) row.thread_name = sanitize_utf8(thread.name, 64);  // another PID namespace
     visit(row);
   }
 }
