@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// The real flushlightd as a process (without tracing): killed, taken over, stopped, reloaded; and databases'
+// own client library against it.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "engine_client/client.h"
+#include "raw_client.h"
+#include "sidecar/cli/client.h"
+#include "sidecar/cli/doctor.h"
+
+namespace flushlight::test {
+namespace {
+
+using std::chrono::steady_clock;
+constexpr auto kPatience = std::chrono::seconds(20);
+
+class Process : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    char folder[] = "/tmp/flushlight-process-XXXXXX";
+    ASSERT_NE(mkdtemp(folder), nullptr);
+    folder_ = folder;
+    socket_ = folder_ + "/socket";
+    connection_.socket_path = socket_;
+  }
+  void TearDown() override {
+    flc_detach();
+    if (child_ > 0) stop(SIGKILL);
+    std::filesystem::remove_all(folder_);
+  }
+  // Runs flushlightd and returns its process id; its log goes to a file.
+  pid_t spawn(std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), {FLUSHLIGHTD_PATH, "--socket", socket_, "--tracing", "off"});
+    const pid_t child = fork();
+    if (child != 0) return child;
+    const int log = open((folder_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
+    dup2(log, STDERR_FILENO);
+    std::vector<char *> argv;
+    for (auto &argument : arguments) argv.push_back(argument.data());
+    argv.push_back(nullptr);
+    execv(argv[0], argv.data());
+    _exit(127);
+  }
+  void start(const std::vector<std::string> &arguments = {}) {
+    child_ = spawn(arguments);
+    ASSERT_TRUE(eventually([this] { return ping(); })) << log();
+  }
+  int stop(int signal) {
+    kill(child_, signal);
+    int status = 0;
+    waitpid(std::exchange(child_, 0), &status, 0);
+    return status;
+  }
+  template <typename Condition>
+  static bool eventually(const Condition &condition) {
+    const auto deadline = steady_clock::now() + kPatience;
+    while (steady_clock::now() < deadline) {
+      if (condition()) return true;
+      poll(nullptr, 0, 5);
+    }
+    return false;
+  }
+  bool ping() {
+    fl_command command{};
+    command.code = FL_COMMAND_PING;
+    return static_cast<bool>(cli::run_command(connection_, command));
+  }
+  std::string log() {
+    std::ifstream file(folder_ + "/log");
+    return {std::istreambuf_iterator<char>(file), {}};
+  }
+  void configure_client() {
+    flc_config config{};
+    config.socket_path = socket_.c_str();
+    config.hello.engine = FL_ENGINE_PROGRAM;
+    config.hello.slots_wanted = 4;
+    std::strcpy(config.hello.instance, "process-test");
+    flc_configure(&config);
+  }
+  bool attach() {
+    return eventually([] { return flc_attach_step(50); });
+  }
+  static void write_commit(uint64_t queryid) {
+    flc_thread *thread = flc_thread_self();
+    ASSERT_NE(thread, nullptr);
+    fl_record_commit record{};
+    record.header = {sizeof record, FL_RECORD_COMMIT, 1};
+    record.session_id = 1;
+    record.queryid = queryid;
+    record.duration_ns = 20'000'000;
+    record.begin_ns = flc_now_ns() - record.duration_ns;
+    flc_count_commit(thread);
+    EXPECT_TRUE(flc_write(thread, &record));
+  }
+  size_t commits() {
+    const auto table = cli::fetch_view(connection_, "statements");
+    EXPECT_TRUE(table) << table.error().text;
+    double sum = 0;
+    if (table)
+      for (size_t row = 0; row < table->rows.size(); row++) sum += table->number(row, "commits");
+    return static_cast<size_t>(sum);
+  }
+
+  std::string folder_, socket_;
+  cli::Connection connection_;
+  pid_t child_ = 0;
+};
+
+TEST_F(Process, ReadYourWrites) {
+  start();
+  configure_client();
+  ASSERT_TRUE(attach());
+  for (size_t i = 1; i <= 200; i++) {
+    write_commit(i % 7 + 1);
+    ASSERT_EQ(commits(), i);
+  }
+  const auto health = cli::fetch_view(connection_, "health");
+  ASSERT_TRUE(health);
+  for (size_t row = 0; row < health->rows.size(); row++)
+    EXPECT_TRUE(health->text(row, "instance").empty() || health->text(row, "lost") == "0");
+}
+
+TEST_F(Process, KilledDaemonIsReplacedAndClientsComeBack) {
+  start();
+  configure_client();
+  ASSERT_TRUE(attach());
+  write_commit(1);
+  EXPECT_EQ(commits(), 1u);
+  stop(SIGKILL);
+  EXPECT_TRUE(std::filesystem::exists(socket_)) << "a killed daemon leaves its socket";
+  start();
+  ASSERT_TRUE(eventually([] { return !flc_active(flc_now_ns()) || flc_attach_step(0); }));
+  ASSERT_TRUE(attach());
+  ASSERT_TRUE(eventually([this] {  // attached to the new one
+    const auto info = cli::fetch_view(connection_, "statements_info");
+    flc_attach_step(50);
+    return info && !info->rows.empty();
+  }));
+  write_commit(1);
+  EXPECT_EQ(commits(), 1u);
+}
+
+TEST_F(Process, CleanStopLeavesNothingAndHurtsNoClient) {
+  start();
+  configure_client();
+  ASSERT_TRUE(attach());
+  const int status = stop(SIGTERM);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << log();
+  EXPECT_FALSE(std::filesystem::exists(socket_));
+  EXPECT_FALSE(std::filesystem::exists(socket_ + ".lock"));
+  write_commit(1);  // into memory that is still there
+}
+
+TEST_F(Process, SecondOneExitsAndTheFirstGoesOn) {
+  start();
+  const pid_t second = spawn({});
+  int status = 0;
+  waitpid(second, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1);
+  EXPECT_NE(log().find("another flushlightd"), std::string::npos);
+  EXPECT_TRUE(ping());
+}
+
+TEST_F(Process, ReloadSaysWhatItCannotChange) {
+  const std::string config = folder_ + "/config.toml";
+  std::ofstream(config) << "[statistics]\nstatements_max = 500\n[tracing]\nledger_slots = 8192\n";
+  start({"--config", config});
+  std::ofstream(config) << "[statistics]\nstatements_max = 600\n[tracing]\nledger_slots = 16384\n";
+  kill(child_, SIGHUP);
+  EXPECT_TRUE(eventually([this] { return log().find("configuration read again") != std::string::npos; })) << log();
+  EXPECT_NE(log().find("statistics.statements_max: 500 -> 600"), std::string::npos) << log();
+  EXPECT_NE(log().find("tracing.ledger_slots: 8192 -> 16384 takes effect after a restart"), std::string::npos) << log();
+  std::ofstream(config) << "[statistics]\nstatements_max = no\n";
+  kill(child_, SIGHUP);
+  EXPECT_TRUE(eventually([this] { return log().find("configuration not taken over") != std::string::npos; })) << log();
+  EXPECT_TRUE(ping()) << "it goes on with what it had";
+}
+
+TEST_F(Process, TellsTheServiceManager) {
+  const std::string path = folder_ + "/notify";
+  const UniqueFd notify(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.data(), path.size());
+  ASSERT_EQ(bind(notify.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address), 0);
+  setenv("NOTIFY_SOCKET", path.c_str(), 1);
+  setenv("WATCHDOG_USEC", "200000", 1);
+  start();
+  unsetenv("NOTIFY_SOCKET");
+  unsetenv("WATCHDOG_USEC");
+  const auto next = [&]() -> std::string {
+    pollfd wait{notify.get(), POLLIN, 0};
+    char text[256];
+    if (poll(&wait, 1, 20'000) != 1) return "";
+    const ssize_t got = recv(notify.get(), text, sizeof text, 0);
+    return {text, static_cast<size_t>(std::max<ssize_t>(got, 0))};
+  };
+  EXPECT_EQ(next(), "READY=1");
+  EXPECT_EQ(next(), "WATCHDOG=1");
+  EXPECT_EQ(next(), "WATCHDOG=1");
+  stop(SIGTERM);
+  std::string last;
+  for (pollfd wait{notify.get(), POLLIN, 0}; poll(&wait, 1, 0) == 1;) last = next();
+  EXPECT_EQ(last, "STOPPING=1");
+}
+
+TEST_F(Process, BadConfigurationIsRefusedWithItsLine) {
+  const std::string config = folder_ + "/config.toml";
+  std::ofstream(config) << "[rings]\ndata_bytes = 3\n";
+  for (const std::vector<std::string> &arguments :
+       {std::vector<std::string>{"--config", config, "--check-config"}, {"--config", config}}) {
+    int status = 0;
+    waitpid(spawn(arguments), &status, 0);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2);
+  }
+  EXPECT_NE(log().find("config.toml:2: rings.data_bytes"), std::string::npos) << log();
+}
+
+TEST_F(Process, WithoutADaemonTheCommandLineNamesTheRemedy) {
+  const auto table = cli::fetch_view(connection_, "health");
+  ASSERT_FALSE(table);
+  EXPECT_NE(table.error().text.find(socket_), std::string::npos) << table.error().text;
+}
+
+TEST(Doctor, ExitCodes) {
+  using kernel::Feature;
+  EXPECT_EQ(cli::doctor_exit_code({{"a", true, true}, {"b", true, false}}), 0);
+  EXPECT_EQ(cli::doctor_exit_code({{"a", true, true}, {"b", false, false}}), 1);
+  EXPECT_EQ(cli::doctor_exit_code({{"a", false, true}, {"b", false, false}}), 2);
+}
+
+}  // namespace
+}  // namespace flushlight::test
