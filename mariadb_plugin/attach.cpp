@@ -69,7 +69,7 @@ void *run(void *) {
   bool attached = false;
   do {
     take_new_path();
-    const bool now = flc_attach_step(0);
+    const bool now = flc_attach_step(kStepMs);
     if (now == attached) continue;
     char why[256] = "";
     flc_attach_error(why, sizeof why);
