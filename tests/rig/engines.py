@@ -15,8 +15,8 @@ from pathlib import Path
 
 from processes import RigError, end, run, spawn, start_ticks, wait_for
 
-SERVER_NICE = 5  # a neighbour at nice 0 has the better level (the cpu fault), and the kernel's own threads too
 START_TIMEOUT_S = 40
+ATTACH_TIMEOUT_S = 10
 STOP_PATIENCE_S = 20
 DATABASE = "rig"
 USER = "rig"
@@ -86,8 +86,8 @@ class Server:
 
     def launch(self):
         """Starts the prepared server (again, after stop or kill)."""
-        self.process = spawn(self.command(), self.device.registry, f"server {self.name}", log=self.log, nice=SERVER_NICE,
-                             cwd="/", die_with_parent=False, env=self.environment())
+        self.process = spawn(self.command(), self.device.registry, f"server {self.name}", log=self.log, cwd="/",
+                             die_with_parent=False, env=self.environment())
         wait_for(self.answers, START_TIMEOUT_S, f"{self.name} to answer", self.process, self.log)
 
     def stop(self):
@@ -161,7 +161,7 @@ class Mariadb(Server):
     def prepare(self):
         base = self.root / "usr"
         run(*self.setpriv(self.owner()), base / "bin/mariadb-install-db", "--no-defaults", f"--basedir={base}", f"--datadir={self.data}",
-            "--auth-root-authentication-method=normal", "--skip-test-db", env=self.environment())
+            "--auth-root-authentication-method=normal", "--skip-test-db", f"--tmpdir={self.folder}/tmp", env=self.environment())
         self.plugins = self.folder / "plugins"
         link_tree(base / "lib/mysql/plugin", self.plugins)
         if self.with_flushlight:
@@ -181,6 +181,10 @@ class Mariadb(Server):
 
     def enable_flushlight(self):
         self.sql("INSTALL SONAME 'flushlight'", f"SET GLOBAL flushlight_socket = '{self.daemon_folder}/flushlight.sock'")
+        wait_for(self.attached, ATTACH_TIMEOUT_S, f"{self.name} to attach to the daemon", log=self.log)
+
+    def attached(self):
+        return bool(self.sql(f"SELECT 1 AS one FROM {self.views}health WHERE component = 'mariadb' AND instance IS NOT NULL"))
 
     def reset_statistics(self):
         self.sql("FLUSH FLUSHLIGHT_STATEMENTS")

@@ -6,10 +6,9 @@ import contextlib
 import os
 import statistics
 
-from processes import end, spawn, start_ticks
+from processes import end, nice_group, spawn, start_ticks
 
-HOG_NICE = -5  # better than the server (engines.SERVER_NICE) and the client
-CLIENT_NICE = 5
+HOG_NICE = -15  # more than half of each core even against 16 sessions, each a scheduling group of its own
 
 # Which setting of the device each fault turns; none and cpu turn none.
 HELD_KIND = {"none": None, "flush": "flush", "write": "write", "cpu": None}
@@ -26,9 +25,7 @@ def neighbours():
             for core in cores:
                 hog = spawn(["taskset", "-c", core, "sh", "-c", "while :; do :; done"], registry, "hog", nice=HOG_NICE, stdout=nowhere)
                 hogs.append(hog)
-                # Every session is a scheduling group of its own where autogroups are on: nice must be set there too.
-                with contextlib.suppress(OSError), open(f"/proc/{hog.pid}/autogroup", "w") as group:
-                    group.write(str(HOG_NICE))
+                nice_group(hog.pid, HOG_NICE)
             yield
         finally:
             end([{"pid": hog.pid, "ticks": start_ticks(hog.pid), "what": "hog"} for hog in hogs], patience_s=1)
@@ -48,16 +45,21 @@ class _Unregistered:
 
 
 @contextlib.contextmanager
-def fault(device, name, ms):
+def held_device(device, name, ms):
+    """The part of a fault that the device makes."""
     kind = HELD_KIND[name]
     device.off()
     try:
         if kind:
             device.hold(**{f"{kind}_ms": ms})
-        with neighbours() if name == "cpu" else contextlib.nullcontext():
-            yield
+        yield
     finally:
         device.off()
+
+
+def busy_cores(name):
+    """The part of a fault that neighbours make."""
+    return neighbours() if name == "cpu" else contextlib.nullcontext()
 
 
 def read_windows(path):

@@ -83,7 +83,7 @@ def coverage(result, _none):
 
 
 def lost(result, _none):
-    return f"lost {result['lost']}" if result["lost"] else None
+    return f"lost {result['lost']} ({result.get('lost_detail')})" if result["lost"] else None
 
 
 RULES = (sums, closure, top_cause, as_held, cpu, percentiles, roles, coverage, lost)

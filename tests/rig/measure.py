@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from faults import CLIENT_NICE, HELD_KIND, fault, held, read_windows
+from faults import HELD_KIND, busy_cores, held, held_device, read_windows
 from processes import RigError, spawn
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ class Load:
         self.windows_file = tempfile.NamedTemporaryFile(dir=server.folder / "tmp")
         command = [server.device.tools / "rig-load", *server.load_arguments(), "--sessions", sessions, "--seconds", seconds,
                    "--warmup", WARMUP_TRANSACTIONS, "--windows", self.windows_file.name, "--wait", *extra]
-        self.process = spawn(command, server.device.registry, "load", nice=CLIENT_NICE, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        self.process = spawn(command, server.device.registry, "load", stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                              stderr=subprocess.PIPE, text=True)
         if self.process.stdout.readline().strip() != "ready":
             raise RigError(f"the load client failed: {self.process.communicate()[1]}")
@@ -87,7 +87,9 @@ def view_figures(rows, client_commits):
 
 
 def lost_now(server):
-    return server.sql(f"SELECT SUM(lost) AS lost FROM {server.views}health")[0]["lost"] or 0
+    """Losses counted so far, by component."""
+    rows = lower_keys(server.sql(f"SELECT component, lost FROM {server.views}health WHERE lost IS NOT NULL"))
+    return {row["component"]: row["lost"] for row in rows}
 
 
 def lower_keys(rows):
@@ -98,14 +100,15 @@ def measure(server, fault_name, ms, sessions, seconds, load_extra=()):
     """Runs the load under the fault; returns the figures as a dictionary."""
     device = server.device
     load = Load(server, sessions, seconds, load_extra)
-    with fault(device, fault_name, ms):
+    with held_device(device, fault_name, ms):
         lost_before = started = None
         if server.with_flushlight:
             server.reset_statistics()
             lost_before = lost_now(server)
             started = server.sql("SELECT CURRENT_TIMESTAMP(6) AS t")[0]["t"]
         first = device.logged()
-        summary, windows = load.go()
+        with busy_cores(fault_name):
+            summary, windows = load.go()
         operations = device.operations(first)
     held_ms, in_commit_ms = held(operations, HELD_KIND[fault_name], windows, (summary["begin_ns"], summary["end_ns"]))
     result = {
@@ -121,5 +124,9 @@ def measure(server, fault_name, ms, sessions, seconds, load_extra=()):
     slowest = server.sql(f"SELECT verdict, cause, path, duration_ms FROM {server.views}slow_commits "
                          f"WHERE ended_at >= '{started}' ORDER BY duration_ms DESC LIMIT 1")
     result["verdict"] = lower_keys(slowest)[0]["verdict"] if slowest else None
-    result["lost"] = lost_now(server) - lost_before
+    lost_since = {name: lost - lost_before.get(name, 0) for name, lost in lost_now(server).items()}
+    result["lost"] = sum(lost_since.values())
+    if result["lost"]:
+        details = lower_keys(server.sql(f"SELECT component, detail FROM {server.views}health WHERE lost > 0"))
+        result["lost_detail"] = "; ".join(f"{row['component']}: {row['detail']}" for row in details)
     return result

@@ -104,6 +104,14 @@ def spawn(command, registry, what, log=None, nice=0, fifo_priority=0, die_with_p
     return process
 
 
+def nice_group(pid, nice):
+    """Where sessions are scheduling groups of their own (autogroup), nice must be set for the group too."""
+    try:
+        Path(f"/proc/{pid}/autogroup").write_text(str(nice))
+    except OSError:
+        pass
+
+
 def wait_for(condition, timeout_s, what, process=None, log=None, step_s=0.02):
     """Waits until condition() is true; fails at once when the process that should make it so has ended."""
     until = time.monotonic() + timeout_s
