@@ -90,6 +90,16 @@ void fill_with_other(uint64_t *vector, uint64_t span_ns) {
   }
 }
 
+void leave_out_idle(uint64_t *vector) {
+  uint64_t left_ns = vector[FL_CAUSE_IDLE];
+  vector[FL_CAUSE_IDLE] = 0;
+  for (const int path : {FL_PATH_SELF, FL_PATH_PEER, FL_PATH_JOURNAL}) {  // its own, then what was inherited
+    const uint64_t here_ns = std::min(left_ns, vector[FL_VECTOR_PATH(path)]);
+    vector[FL_VECTOR_PATH(path)] -= here_ns;
+    left_ns -= here_ns;
+  }
+}
+
 bool trail_is_current(flc_thread *thread) {
   return trail.thread == thread && trail.epoch == flc_thread_epoch(thread);
 }
@@ -119,10 +129,7 @@ void add_return(flc_thread *thread, uint64_t resumed_ns, const flc_account &end,
     flc_account difference;
     flc_account_difference(from, &end, &difference);
     if (difference.valid) {
-      const uint64_t idle_ns = std::min(difference.vector_ns[FL_CAUSE_IDLE],
-                                        difference.vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)]);
-      difference.vector_ns[FL_CAUSE_IDLE] = 0;
-      difference.vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] -= idle_ns;
+      leave_out_idle(difference.vector_ns);
       memcpy(part, difference.vector_ns, sizeof part);
     }
   }
