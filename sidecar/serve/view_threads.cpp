@@ -1,8 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // threads: what the kernel side knows of every traced thread, joined with what its ring's head says now.
 // Without tracing only the rings speak, and all that the kernel would know is NULL.
+//
+// Whom a sleeper waits for is settled by the kernel side when it wakes; a live view cannot know it yet. For a
+// thread in the middle of a commit that sleeps without a request of its own it is inferred, and only where
+// there is one explanation: one single thread of its server (or, if none, one single journal thread) has
+// requests outstanding. Otherwise the columns are NULL.
 #include <map>
-#include <set>
+#include <vector>
 
 #include "sidecar/base/text.h"
 #include "sidecar/host/process.h"
@@ -24,13 +29,11 @@ struct Row {
   const StatementText *text = nullptr;
   bool visible = false;
   uint64_t now_ns = 0;
+  const Row *root = nullptr;  // inferred: who does the work that this thread waits for
 };
 
-// What the thread waits for now, as far as its own state shows it. A thread that sleeps without a request of
-// its own waits for somebody: who that is, is settled at its wake-up only, so the cause is NULL until then.
-int current_cause(const kernel::ThreadState &thread) {
-  if (thread.blocked_since_ns == 0) return thread.runnable_since_ns != 0 ? FL_CAUSE_CPU : FL_CAUSE_ONCPU;
-  if (thread.state_cause < FL_CAUSE_COUNT) return static_cast<int>(thread.state_cause);
+// The request of its own that a thread has outstanding; FL_CAUSE_COUNT: none.
+int outstanding_cause(const kernel::ThreadState &thread) {
   const std::pair<uint32_t, int> outstanding[] = {{thread.own_flushes, FL_CAUSE_FLUSH},
                                                   {thread.own_writes, FL_CAUSE_WRITE},
                                                   {thread.own_reads, FL_CAUSE_READ},
@@ -38,6 +41,24 @@ int current_cause(const kernel::ThreadState &thread) {
   for (const auto &[count, cause] : outstanding)
     if (count > 0) return cause;
   return FL_CAUSE_COUNT;
+}
+
+// What the thread waits for now, as far as its own state shows it; FL_CAUSE_COUNT: it does not.
+int own_cause(const kernel::ThreadState &thread) {
+  if (thread.blocked_since_ns == 0) return thread.runnable_since_ns != 0 ? FL_CAUSE_CPU : FL_CAUSE_ONCPU;
+  if (thread.state_cause < FL_CAUSE_COUNT) return static_cast<int>(thread.state_cause);
+  return outstanding_cause(thread);
+}
+
+int current_cause(const Row &row) {
+  if (row.thread == nullptr) return FL_CAUSE_COUNT;
+  const int cause = own_cause(*row.thread);
+  return cause == FL_CAUSE_COUNT && row.root != nullptr ? outstanding_cause(*row.root->thread) : cause;
+}
+
+Cell current_path(const Row &row) {
+  if (row.root != nullptr) return text_cell(path_name(row.root->kind == kJournal ? FL_PATH_JOURNAL : FL_PATH_PEER));
+  return current_cause(row) != FL_CAUSE_COUNT ? text_cell(path_name(FL_PATH_SELF)) : null_cell();
 }
 
 Cell wait_ms(const Row &row) {
@@ -54,14 +75,14 @@ Cell role(const Row &row) {
 }
 
 Cell device_name(const Row &row, const ViewContext &context) {
-  if (row.thread == nullptr || row.thread->device == 0) return null_cell();
-  const auto found = context.devices.find(row.thread->device);
+  const kernel::ThreadState *thread = row.root != nullptr ? row.root->thread : row.thread;
+  if (thread == nullptr || thread->device == 0) return null_cell();
+  const auto found = context.devices.find(thread->device);
   if (found != context.devices.end()) return text_cell(found->second.name);
-  return text_cell(fmt::format("{}:{}", row.thread->device >> 20, row.thread->device & 0xfffff));
+  return text_cell(fmt::format("{}:{}", thread->device >> 20, thread->device & 0xfffff));
 }
 
 std::vector<Column<Row>> thread_columns() {
-  const auto unknown = [](const Row &, const ViewContext &) { return null_cell(); };
   std::vector<Column<Row>> columns = {
       {"instance", [](const Row &r, auto &) { return r.instance ? text_cell(r.instance->name) : null_cell(); }},
       {"session_id", [](const Row &r, auto &) { return count_or_null(r.live.session_id); }},
@@ -79,17 +100,14 @@ std::vector<Column<Row>> thread_columns() {
        }},
       {"wait_cause",
        [](const Row &r, auto &) {
-         const char *name = r.thread ? cause_name(current_cause(*r.thread)) : nullptr;
+         const char *name = cause_name(current_cause(r));
          return name ? text_cell(name) : null_cell();
        }},
-      {"wait_path",
-       [](const Row &r, auto &) {
-         return r.thread && current_cause(*r.thread) != FL_CAUSE_COUNT ? text_cell(path_name(FL_PATH_SELF)) : null_cell();
-       }},
+      {"wait_path", [](const Row &r, auto &) { return current_path(r); }},
       {"wait_ms", [](const Row &r, auto &) { return wait_ms(r); }},
-      {"waits_on_session", unknown},
-      {"root_thread", unknown},
-      {"root_file", unknown},
+      {"waits_on_session", [](const Row &r, auto &) { return r.root ? count_or_null(r.root->live.session_id) : null_cell(); }},
+      {"root_thread", [](const Row &r, auto &) { return r.root ? text_or_null(r.root->thread_name) : null_cell(); }},
+      {"root_file", [](const Row &, auto &) { return null_cell(); }},  // not observed yet
       {"device", [](const Row &r, auto &c) { return device_name(r, c); }},
       {"queryid", [](const Row &r, auto &) { return r.visible ? count_or_null(r.live.queryid) : null_cell(); }},
       {"query",
@@ -143,14 +161,39 @@ struct Families {
   }
 };
 
+// Who alone may be doing the work that others wait for: of each server, and of the journals.
+struct Workers {
+  std::map<const Instance *, std::vector<const Row *>> of_instance;
+  std::vector<const Row *> journals;
+};
+
+void infer_roots(std::vector<Row> *rows) {
+  Workers workers;
+  for (const Row &row : *rows) {
+    if (outstanding_cause(*row.thread) == FL_CAUSE_COUNT) continue;
+    if (row.kind == kJournal)
+      workers.journals.push_back(&row);
+    else if (row.instance != nullptr)
+      workers.of_instance[row.instance].push_back(&row);
+  }
+  for (Row &row : *rows) {
+    if (row.live.window_begin_ns == 0 || row.instance == nullptr || own_cause(*row.thread) != FL_CAUSE_COUNT) continue;
+    const auto own = workers.of_instance.find(row.instance);
+    const auto &candidates = own != workers.of_instance.end() ? own->second : workers.journals;
+    if (candidates.size() == 1) row.root = candidates.front();
+  }
+}
+
 void traced_rows(const ViewContext &context, const std::vector<kernel::ThreadState> &threads,
                  const TableView<Row>::Visit &visit) {
   const auto leases = leases_by_first_slot(context);
   Families families;
   for (const auto &thread : threads)
     if (const Lease *lease = lease_of(leases, thread.slot)) families.add(thread.host_tgid, &lease->instance());
+  std::vector<Row> rows;
+  rows.reserve(threads.size());
   for (const auto &thread : threads) {
-    Row row;
+    Row &row = rows.emplace_back();
     row.thread = &thread;
     row.kind = thread.kind;
     row.now_ns = context.clock.now_ns();
@@ -159,13 +202,15 @@ void traced_rows(const ViewContext &context, const std::vector<kernel::ThreadSta
       fill_session(context, *lease, thread.slot - lease->range().first_slot, &row);
     else if (thread.kind != kJournal)
       row.instance = families.find(thread.host_tgid);
-    // Journal threads serve everybody; other threads are shown to their own server only.
-    if (thread.kind == kJournal ? context.instance == ViewContext::kNoInstance
-                                : !context.shows(row.instance != nullptr ? row.instance->id : 0))
-      continue;
     row.thread_name = read_thread_facts(thread.host_tid).name;
     if (row.thread_name.empty()) row.thread_name = sanitize_utf8(thread.name, 64);  // another PID namespace
-    visit(row);
+  }
+  infer_roots(&rows);
+  for (const Row &row : rows) {
+    // Journal threads serve everybody; other threads are shown to their own server only.
+    const bool shown = row.kind == kJournal ? context.instance != ViewContext::kNoInstance
+                                            : context.shows(row.instance != nullptr ? row.instance->id : 0);
+    if (shown) visit(row);
   }
 }
 

@@ -149,8 +149,8 @@ bool RawClient::query(std::string_view view, const std::vector<std::string> &col
   fl_query query{};
   query.message = message_head(FL_MESSAGE_QUERY, sizeof query + names.size());
   std::memcpy(query.view, view.data(), std::min(view.size(), sizeof query.view));
-  std::memcpy(query.instance, instance.data(), instance.size());
-  std::memcpy(query.user_name, user.data(), user.size());
+  std::copy(instance.begin(), instance.end(), query.instance);
+  std::copy(user.begin(), user.end(), query.user_name);
   query.flags = see_all ? FL_QUERY_SEE_ALL : 0;
   query.column_count = static_cast<fl_u32>(columns.size());
   return send(std::string(reinterpret_cast<const char *>(&query), sizeof query) + names);
@@ -163,7 +163,7 @@ bool RawClient::command(uint32_t code, std::string_view instance, uint64_t query
   command.flags = flags;
   command.queryid = queryid;
   command.userid = userid;
-  std::memcpy(command.instance, instance.data(), instance.size());
+  std::copy(instance.begin(), instance.end(), command.instance);
   return send_struct(command);
 }
 

@@ -379,6 +379,50 @@ TEST_F(Views, ThreadsWithTracing) {
   EXPECT_EQ(rows[2].at("wait_cause").text, "oncpu");
 }
 
+TEST_F(Views, WhomACommitWaitsForIsInferredOnlyWithOneExplanation) {
+  start(true);
+  RawClient client = attached("pg", 3);
+  kernel::ThreadState leader{}, follower{}, bystander{}, journal{};
+  for (uint32_t i = 0; i < 3; i++) {
+    client.ring(i).head()->session_id = 40 + i;
+    (i == 0 ? leader : i == 1 ? follower : bystander).slot = client.welcome().first_slot + i;
+  }
+  for (kernel::ThreadState *thread : {&leader, &follower, &bystander}) {
+    thread->kind = 1;
+    thread->blocked_since_ns = clock_.now_ns() - 5'000'000;
+  }
+  client.ring(0).head()->window_begin_ns = client.ring(1).head()->window_begin_ns = clock_.now_ns() - 6'000'000;
+  leader.own_flushes = 1;
+  leader.device = device_number(7, 3);
+  journal.kind = 2;
+  journal.slot = 200;
+  journal.name = "jbd2/loop3-8";
+  journal.blocked_since_ns = clock_.now_ns() - 1'000'000;
+  kernel_->thread_list = {leader, follower, bystander, journal};
+  Table rows = rows_of("threads", "pg");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[1].at("wait_cause").text, "flush");
+  EXPECT_EQ(rows[1].at("wait_path").text, "peer");
+  EXPECT_EQ(rows[1].at("waits_on_session").integer, 40);
+  EXPECT_EQ(rows[1].at("device").text, "7:3");
+  EXPECT_EQ(rows[2].at("wait_cause").type, FL_CELL_NULL) << "not in a commit";
+
+  leader.own_flushes = 0;
+  journal.own_writes = 1;
+  kernel_->thread_list = {leader, follower, bystander, journal};
+  rows = rows_of("threads", "pg");
+  EXPECT_EQ(rows[0].at("wait_cause").text, "write");
+  EXPECT_EQ(rows[0].at("wait_path").text, "journal");
+  EXPECT_EQ(rows[0].at("root_thread").text, "jbd2/loop3-8");
+  EXPECT_EQ(rows[0].at("waits_on_session").type, FL_CELL_NULL);
+
+  kernel::ThreadState other_journal = journal;
+  other_journal.slot = 201;
+  kernel_->thread_list = {leader, follower, bystander, journal, other_journal};
+  rows = rows_of("threads", "pg");
+  EXPECT_EQ(rows[0].at("wait_cause").type, FL_CELL_NULL) << "two explanations: none";
+}
+
 TEST_F(Views, LatencyAddsUp) {
   start();
   RawClient client = attached("pg");
