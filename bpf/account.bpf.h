@@ -48,7 +48,7 @@ static __always_inline void charge_last(struct fl_scratch *x, __u64 now)
 /* A request changes from one wait to another (FL_WAIT_NONE: appears, or is done). */
 static __always_inline void request_moves(struct fl_request *r, __u32 wait, __u64 now)
 {
-	__u32 index = r->time.slot;
+	__u32 index = r->slot;
 	__u32 from = r->wait;
 	struct fl_scratch *x;
 	__u64 change = 0;

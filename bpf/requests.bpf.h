@@ -57,7 +57,7 @@ static __always_inline struct fl_request *request_claim(__u64 address)
 
 	if (r) {
 		/* Its end was never seen: merged into another, or lost. Its owner must not wait for ever. */
-		count(r->time.slot ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
+		count(r->slot ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
 		request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
 		return r;
 	}
@@ -110,24 +110,28 @@ static __always_inline void device_observe(__u32 device, __u32 operation, __u32 
 }
 
 static __always_inline struct fl_request *request_open(struct request *rq, __u64 now, __u32 wait, __u32 slot,
-						       __u32 generation)
+						       struct fl_scratch *owner)
 {
 	struct fl_request *r = request_claim((__u64)rq);
 
 	if (!r)
 		return 0;
-	r->time.start_ns = now;
-	r->time.issue_ns = 0;
-	r->time.middle_ns = 0;
-	r->time.end_ns = 0;
-	r->time.worker_ns = 0;
-	r->time.flags = rq->cmd_flags;
-	r->time.slot = slot;
-	r->generation = generation;
+	r->start_ns = now;
+	r->issue_ns = 0;
+	r->middle_ns = 0;
+	r->end_ns = 0;
+	r->flags = rq->cmd_flags;
 	r->wait = FL_WAIT_NONE;
-	r->outer = 0;
 	r->device = device_index(rq);
-	request_moves(r, wait, now);
+	if (owner) {
+		r->slot = slot;
+		r->generation = owner->generation;
+		owner->device = r->device;
+		request_moves(r, wait, now);
+	} else {
+		r->slot = 0;
+		r->wait = wait;
+	}
 	return r;
 }
 
@@ -136,21 +140,17 @@ int BPF_PROG(fl_io_start, struct request *rq)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct fl_task *t = task_of(current);
-	__u32 slot = 0, generation = 0;
-	struct fl_scratch *x;
+	struct fl_scratch *owner = 0;
+	__u32 slot = 0;
 
-	if (!t && is_journal_thread(current))
+	if (!t && (current->flags & PF_KTHREAD) && is_journal_thread(current))
 		t = enrol_pooled(current, FL_THREAD_JOURNAL, true);
 	if (t && t->slot) {
 		slot = t->slot;
-		x = scratch_of(slot);
-		if (x) {
-			generation = x->generation;
-			x->device = device_index(rq);
-		}
+		owner = scratch_of(slot);
 	}
 	request_open(rq, bpf_ktime_get_ns(),
-		     (rq->cmd_flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, generation);
+		     (rq->cmd_flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
 	return 0;
 }
 
@@ -163,8 +163,8 @@ static __always_inline void flush_issued(struct request *rq, __u64 now)
 	if (!r)
 		r = request_open(rq, now, FL_WAIT_NONE, 0, 0);
 	if (r) {
-		r->time.start_ns = now;
-		r->time.issue_ns = now;
+		r->start_ns = now;
+		r->issue_ns = now;
 		r->device = device_index(rq);
 	}
 }
@@ -175,7 +175,7 @@ static __always_inline void flush_completed(struct request *rq, __u64 now)
 
 	if (!r)
 		return;
-	device_observe(r->device, REQ_OP_FLUSH, 1, r->time.issue_ns, now);
+	device_observe(r->device, REQ_OP_FLUSH, 1, r->issue_ns, now);
 	r->address = 0;
 }
 
@@ -193,10 +193,10 @@ int BPF_PROG(fl_issue, struct request *rq)
 	r = request_find((__u64)rq, 0);
 	if (!r)
 		return 0;
-	if (!r->time.issue_ns) {
-		r->time.issue_ns = now;
-		if (!(r->time.flags & fl_preflush_mask))
-			device_observe(r->device, operation, 0, r->time.start_ns, now);
+	if (!r->issue_ns) {
+		r->issue_ns = now;
+		if (!(r->flags & fl_preflush_mask))
+			device_observe(r->device, operation, 0, r->start_ns, now);
 	}
 	request_moves(r, operation == REQ_OP_READ ? FL_WAIT_READ : FL_WAIT_WRITE, now);
 	return 0;
@@ -235,45 +235,39 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 	}
 	if (rq->rq_flags & fl_flush_seq_mask) {
 		/* the middle act is over; the postflush (if any) begins */
-		r->time.middle_ns = now;
-		device_observe(r->device, operation, 1, r->time.issue_ns, now);
+		r->middle_ns = now;
+		device_observe(r->device, operation, 1, r->issue_ns, now);
 		request_moves(r, FL_WAIT_FLUSH, now);
 		return 0;
 	}
 	if (bytes < rq->__data_len)
 		return 0; /* a part: the rest is still to come */
-	r->time.end_ns = now;
-	if (!r->time.middle_ns)
-		device_observe(r->device, operation, 1, r->time.issue_ns, now);
+	r->end_ns = now;
+	if (!r->middle_ns)
+		device_observe(r->device, operation, 1, r->issue_ns, now);
+	r->last_wait = r->wait;
+	request_moves(r, FL_WAIT_NONE, now);
 	/* what is woken on this CPU from here to block_io_done waited for this request */
 	r->outer = cpu->request;
 	cpu->request = where + 1;
 	return 0;
 }
 
-static __always_inline void request_close(struct fl_request *r, __u32 where)
-{
-	__u32 zero = 0;
-	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
-
-	request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
-	if (cpu && cpu->request == where + 1)
-		cpu->request = r->outer;
-	r->address = 0;
-}
-
 SEC("tp_btf/block_io_done")
 int BPF_PROG(fl_io_done, struct request *rq)
 {
-	__u32 where = 0;
+	__u32 zero = 0;
+	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
 	struct fl_request *r;
 
 	/* the middle act of a write with flushes, or the flush itself */
-	if (rq->rq_flags & fl_flush_seq_mask)
+	if (!cpu || !cpu->request || (rq->rq_flags & fl_flush_seq_mask))
 		return 0;
-	r = request_find((__u64)rq, &where);
-	if (r)
-		request_close(r, where);
+	r = request_at(cpu->request - 1);
+	if (!r || r->address != (__u64)rq)
+		return 0; /* completed before we were attached */
+	cpu->request = r->outer;
+	r->address = 0;
 	return 0;
 }
 
@@ -282,13 +276,13 @@ int BPF_PROG(fl_io_done, struct request *rq)
 SEC("tp_btf/block_rq_merge")
 int BPF_PROG(fl_merge, struct request *rq)
 {
-	__u32 where = 0;
-	struct fl_request *r = request_find((__u64)rq, &where);
+	struct fl_request *r = request_find((__u64)rq, 0);
 
 	if (!r)
 		return 0;
 	count(FL_COUNTER_REQUEST_MERGED);
-	request_close(r, where);
+	request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
+	r->address = 0;
 	return 0;
 }
 

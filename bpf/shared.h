@@ -56,6 +56,7 @@ struct fl_scratch {
 	fl_u64 outstanding; /* own requests, FL_WAIT_ONE counts */
 	fl_u64 own_ns[FL_WAIT_COUNT]; /* of this sleep, by what own requests did */
 	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
+	fl_u64 rest_total_ns; /* of the causes in rest_ns */
 	fl_u64 rest_sync_ns;
 	fl_u64 part_ns[FL_VECTOR_COUNT]; /* work space of one settlement */
 	fl_u64 snapshot_at_ns[FL_RINGS];
@@ -97,14 +98,18 @@ struct fl_timeline {
 	fl_u32 slot;
 };
 
+/* One cache line. */
 struct fl_request {
 	fl_u64 address; /* of the request; 0: free */
-	struct fl_timeline time;
+	fl_u64 start_ns, issue_ns, middle_ns, end_ns; /* as in fl_timeline */
+	fl_u32 flags;
+	fl_u32 slot;
 	fl_u32 generation; /* of the slot */
-	fl_u32 wait;       /* enum fl_wait under which it is counted */
+	fl_u8 wait;        /* enum fl_wait under which it is counted */
+	fl_u8 last_wait;   /* before it was done */
+	fl_u16 outer;      /* completing request below this one on the same CPU */
 	fl_u32 device;     /* index in devices */
-	fl_u32 outer;      /* completing request below this one on the same CPU */
-	fl_u64 reserved[7];
+	fl_u32 reserved;
 };
 
 struct fl_completing {
@@ -179,7 +184,7 @@ enum fl_counter {
 };
 
 #ifndef __bpf__
-FL_STATIC_ASSERT(sizeof(struct fl_request) == 128, "two cache lines");
+FL_STATIC_ASSERT(sizeof(struct fl_request) == 64, "one cache line");
 FL_STATIC_ASSERT(sizeof(struct fl_snapshot) == 128, "two cache lines");
 #endif
 

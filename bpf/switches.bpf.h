@@ -166,9 +166,7 @@ static __always_inline void switch_in(struct task_struct *task)
 #pragma unroll
 		for (int j = 0; j < FL_VECTOR_COUNT; j++)
 			vector[j] += x->rest_ns[j];
-#pragma unroll
-		for (int j = 0; j < FL_CAUSE_COUNT; j++)
-			known += x->rest_ns[j];
+		known += x->rest_total_ns; /* the rules charge all of it, to `other` at the worst */
 		slot->inherited_sync_ns += x->rest_sync_ns;
 	}
 	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */

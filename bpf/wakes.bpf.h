@@ -115,6 +115,24 @@ __noinline int find_in_ring(struct fl_history *past, __u32 ring, __u32 position,
 	return high << 8 | FL_SNAPSHOT_NONE;
 }
 
+/* Its own request wakes it: the time since the completion began is the tail of that request. Anything before, when
+ * none of its requests was outstanding, stays `other`. */
+static __always_inline void explain_by_own(struct fl_scratch *x, struct fl_request *r, __u64 now, __u64 rest)
+{
+	__u64 tail = now > r->end_ns ? now - r->end_ns : 0;
+	__u32 cause = r->last_wait == FL_WAIT_FLUSH  ? FL_CAUSE_FLUSH :
+		      r->last_wait == FL_WAIT_READ   ? FL_CAUSE_READ :
+		      r->last_wait == FL_WAIT_QUEUE  ? FL_CAUSE_QUEUE :
+						       FL_CAUSE_WRITE;
+
+	if (tail > rest)
+		tail = rest;
+	x->rest_ns[cause] += tail;
+	x->rest_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += tail;
+	if (rest > tail)
+		rest_other(x, rest - tail, FL_COUNTER_OTHER_GAP_NS);
+}
+
 static __always_inline __u64 snapshot_time(struct fl_history *past, __u32 ring, __u32 at)
 {
 	return past->in_at_ns[ring & 3][at & (FL_RING_SNAPSHOTS - 1)];
@@ -251,6 +269,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	for (int i = 0; i < FL_VECTOR_COUNT; i++)
 		x->rest_ns[i] = 0;
 	x->rest_sync_ns = 0;
+	x->rest_total_ns = rest;
 	x->has_rest = 1;
 
 	if (x->state_cause < FL_CAUSE_COUNT) {
@@ -263,14 +282,19 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	if (cpu && cpu->request) {
 		struct fl_request *r = request_at(cpu->request - 1);
 
-		if (r && r->time.slot != own_slot) {
+		if (r && r->slot != own_slot) {
+			struct fl_timeline time = {};
+
 			count(FL_COUNTER_WAKE_REQUEST);
-			explain_by_request(x, &r->time, now, rest, FL_PATH_SELF);
+			request_timeline(r, &time);
+			explain_by_request(x, &time, now, rest, FL_PATH_SELF);
 			return;
 		}
-		/* its own: what its requests leave is the gap between them */
 		count(FL_COUNTER_WAKE_OWN);
-		rest_other(x, rest, FL_COUNTER_OTHER_GAP_NS);
+		if (r)
+			explain_by_own(x, r, now, rest);
+		else
+			rest_other(x, rest, FL_COUNTER_OTHER_GAP_NS);
 		return;
 	}
 	waker = task_of(current);

@@ -6,6 +6,16 @@
 #ifndef FLUSHLIGHT_WORKERS_BPF_H
 #define FLUSHLIGHT_WORKERS_BPF_H
 
+static __always_inline void request_timeline(struct fl_request *r, struct fl_timeline *time)
+{
+	time->start_ns = r->start_ns;
+	time->issue_ns = r->issue_ns;
+	time->middle_ns = r->middle_ns;
+	time->end_ns = r->end_ns;
+	time->flags = r->flags;
+	time->slot = r->slot;
+}
+
 SEC("tp_btf/workqueue_queue_work")
 int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work_struct *work)
 {
@@ -17,9 +27,13 @@ int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work
 	__u64 key = (__u64)work;
 
 	if (cpu && cpu->request) {
+		struct fl_timeline time = {};
+
 		r = request_at(cpu->request - 1);
-		if (r)
-			bpf_map_update_elem(&works, &key, &r->time, BPF_ANY);
+		if (r) {
+			request_timeline(r, &time);
+			bpf_map_update_elem(&works, &key, &time, BPF_ANY);
+		}
 		return 0;
 	}
 	current = bpf_get_current_task_btf();
@@ -31,6 +45,8 @@ int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work
 	return 0;
 }
 
+/* No need for the end of execution: between two works a worker wakes nobody that we trace, and the next work
+ * says anew what it acts for. */
 SEC("tp_btf/workqueue_execute_start")
 int BPF_PROG(fl_work_start, struct work_struct *work)
 {
@@ -38,8 +54,12 @@ int BPF_PROG(fl_work_start, struct work_struct *work)
 	struct fl_timeline *from = bpf_map_lookup_elem(&works, &key);
 	struct fl_task *t;
 
-	if (!from)
+	if (!from) {
+		t = task_of(bpf_get_current_task_btf());
+		if (t)
+			t->acting = 0;
 		return 0;
+	}
 	t = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (t) {
 		t->acting_for = *from;
@@ -49,16 +69,6 @@ int BPF_PROG(fl_work_start, struct work_struct *work)
 		count(FL_COUNTER_ENROL_FAILED);
 	}
 	bpf_map_delete_elem(&works, &key);
-	return 0;
-}
-
-SEC("tp_btf/workqueue_execute_end")
-int BPF_PROG(fl_work_end, struct work_struct *work)
-{
-	struct fl_task *t = task_of(bpf_get_current_task_btf());
-
-	if (t)
-		t->acting = 0;
 	return 0;
 }
 

@@ -29,7 +29,6 @@ constexpr Tracepoint kTracepoints[] = {
     {"block_rq_merge", 1, false, "merged requests stay open until their memory is used again"},
     {"workqueue_queue_work", 3, true, "waits that a kernel worker ends cannot be explained"},
     {"workqueue_execute_start", 1, true, "waits that a kernel worker ends cannot be explained"},
-    {"workqueue_execute_end", 1, true, "waits that a kernel worker ends cannot be explained"},
     {"ext4_sync_file_exit", 2, false, "commits on ext4 cannot be told into led and followed"},
     {"xfs_file_fsync", 1, false, "commits on XFS cannot be told into led and followed"},
 };

@@ -30,9 +30,8 @@ constexpr OptionalProgram kOptionalPrograms[] = {
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",     "fl_switch",   "fl_io_done",  "fl_complete",   "fl_merge",    "fl_requeue", "fl_issue",
-    "fl_work_end",   "fl_work_start", "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync", "fl_io_start", "fl_fork",
-    "fl_rename",
+    "fl_waking",     "fl_switch",     "fl_io_done",   "fl_complete", "fl_merge",    "fl_requeue", "fl_issue",
+    "fl_work_start", "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync", "fl_io_start", "fl_fork",    "fl_rename",
 };
 
 std::string libbpf_reason;  // the loader's last lines: what the verifier or the kernel said
@@ -112,8 +111,8 @@ Result<> Tracer::Impl::open() {
   }
   int code = flushlight_bpf__load(skeleton);
   if (code != 0)
-    return system_error(-code, "the kernel refused the programs (CAP_BPF and CAP_PERFMON are needed): " +
-                                   libbpf_reason);
+    return system_error(
+        -code, "the kernel refused the programs (CAP_BPF and CAP_PERFMON are needed): " + libbpf_reason);
   // From here on only the programs can write the ledger; the descriptor may be handed to anybody.
   code = bpf_map_freeze(bpf_map__fd(skeleton->maps.ledger));
   if (code != 0) return system_error(-code, "cannot freeze the ledger");
@@ -175,7 +174,8 @@ void Tracer::Impl::forget_in_flight() {
 void Tracer::Impl::enrol_existing() {
   // one link for good: making and closing one waits for a grace period of the kernel
   if (enrol_link < 0)
-    enrol_link = bpf_link_create(bpf_program__fd(skeleton->progs.fl_enrol_existing), 0, BPF_TRACE_ITER, nullptr);
+    enrol_link =
+        bpf_link_create(bpf_program__fd(skeleton->progs.fl_enrol_existing), 0, BPF_TRACE_ITER, nullptr);
   int iterator = enrol_link < 0 ? -1 : bpf_iter_create(enrol_link);
   if (iterator < 0) return;
   char nothing[64];
@@ -249,9 +249,10 @@ Result<std::unique_ptr<Tracer>> Tracer::load(const Options &options) {
   if (auto r = impl->map_all(); !r) return r.error();
   impl->fill_pool();
   const fl_slot *slots = impl->ledger.data;
-  impl->leases = std::make_unique<LeaseTable>(
-      options.pool_slots, options.ledger_slots,
-      [slots](uint32_t slot) { return __atomic_load_n(&slots[slot].state, __ATOMIC_ACQUIRE) == FL_SLOT_FREE; });
+  impl->leases =
+      std::make_unique<LeaseTable>(options.pool_slots, options.ledger_slots, [slots](uint32_t slot) {
+        return __atomic_load_n(&slots[slot].state, __ATOMIC_ACQUIRE) == FL_SLOT_FREE;
+      });
   if (auto r = impl->attach(); !r) return r.error();
   impl->enrol_existing();
   return std::unique_ptr<Tracer>(new Tracer(std::move(impl)));
