@@ -11,6 +11,8 @@
 #include "probe.h"
 
 void mysql_bin_log_commit_pos(THD *thd, ulonglong *position, const char **file);
+extern my_bool rpl_semi_sync_master_enabled;
+extern ulong rpl_semi_sync_master_wait_point;
 
 namespace flushlight {
 namespace {
@@ -50,6 +52,12 @@ void classify(THD *thd, Session &session, Window *window) {
   session.transaction_rows_before = rows;
   session.most_rows = 0;
   session.most_rows_queryid = 0;
+}
+
+// With the other wait point the group's leader waits inside the binary log, where nothing of ours is called.
+bool waits_for_replica_next() {
+  constexpr ulong kAfterCommit = 1;
+  return rpl_semi_sync_master_enabled && rpl_semi_sync_master_wait_point == kAfterCommit;
 }
 
 bool belongs_to_other_query(THD *thd, const Session &session) {
@@ -181,9 +189,10 @@ void commit_returned(THD *thd, Session &session, int result) {
     } else {
       commits_dropped(session, nullptr);
     }
-  } else if (pool_used() && pending_operations(thd)) {
-    pool_left(session, window->thread);
+    return;
   }
+  if (waits_for_replica_next()) set_state(window->thread, kStateReplication);
+  if (pool_used() && pending_operations(thd)) pool_left(session, window->thread);
 }
 
 void commits_durable(Session &session, flc_thread *thread, bool failed) {

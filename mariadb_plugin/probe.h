@@ -46,7 +46,8 @@ void probe_first_event(THD *thd);  // wraps, where no connection was there at st
 
 constexpr uint32_t kStateWordsMax = 2048;
 constexpr uint32_t kStateWorking = 0;
-constexpr uint32_t kStateIdle = 1;  // waits for its client, or for work
+constexpr uint32_t kStateIdle = 1;         // waits for its client, or for work
+constexpr uint32_t kStateReplication = 2;  // its commit is durable here and waits for a replica
 struct alignas(64) StateWord {
   std::atomic<uint32_t> value;
 };

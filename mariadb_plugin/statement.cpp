@@ -207,6 +207,7 @@ void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_
   }
   if (session.depth) {
     write_statement(session, statement, thread, now_ns, true);
+    set_state(thread, kStateWorking);
     session.depth--;
     return;
   }

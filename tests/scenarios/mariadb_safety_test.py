@@ -2,6 +2,8 @@
 """What a DBA is afraid of: installing and removing under load, a daemon that dies, other users' data, temporary files."""
 import os
 import re
+import shutil
+import signal
 import sys
 import time
 from pathlib import Path
@@ -159,6 +161,40 @@ def switched_off(server, _daemon, _arguments):
     check(server.commits() == before + 1, "on again")
 
 
+def daemon_hangs(server, daemon, _arguments):
+    with Load(server, LOAD, sessions=2) as load:
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            for _ in range(2):
+                begin = time.monotonic()
+                rows = server.sql(f"SELECT COUNT(*) FROM {SCHEMA}STATEMENTS; SHOW WARNINGS")
+                took = time.monotonic() - begin
+                check(rows[0] == ["0"] and len(rows) == 2 and took < 1.5, f"a hung daemon: {took:.2f} s, {rows[1:]}")
+            rounds = load.rounds
+            wait_until(lambda: load.rounds > rounds + 4, 10, "clients to go on")
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
+    check(not load.errors, "clients see nothing of it")
+    wait_until(server.attached, 5, "records after it woke up")
+
+
+def other_version(server, daemon, arguments):
+    """A library for another server version: refused as a whole, nothing wrapped, and no obstacle to the right one."""
+    server.sql("UNINSTALL SONAME 'flushlight'")
+    refused = Path(arguments.plugin).with_name("flushlight_refused.so")
+    shutil.copy2(refused, server.plugins)
+    before = len(server.log_text())
+    result = server.run_sql("INSTALL SONAME 'flushlight_refused'")
+    check(result.returncode != 0, f"a plugin for another version is refused: {result.stderr.splitlines()[-1]}")
+    lines = [line for line in server.log_text()[before:].splitlines() if "flushlight: " in line]
+    check(len(lines) == 1 and "10.11.99" in lines[0] and "10.11.18" in lines[0], f"one clear line: {lines}")
+    active = server.value("SELECT COUNT(*) FROM information_schema.plugins WHERE plugin_name LIKE 'FLUSHLIGHT%'")
+    check(active == "0", "no half of it is there")
+    server.sql("INSERT INTO d.t(a) VALUES (1)")
+    server.install(daemon.socket)
+    wait_until(server.attached, 10, "the right one to work")
+
+
 def columns(server, _daemon, _arguments):
     """Names and order are those of abi/views.def."""
     definition = (Path(__file__).resolve().parents[2] / "abi/views.def").read_text()
@@ -190,7 +226,8 @@ def start_with_plugin(server, daemon, _arguments):
     server.start(f"--flushlight-socket={daemon.socket}")
 
 
-CASES = (columns, rights, markers, switched_off, temporary_tables, daemon_dies, install_under_load, start_with_plugin)
+CASES = (columns, rights, markers, switched_off, temporary_tables, daemon_dies, daemon_hangs, install_under_load,
+         other_version, start_with_plugin)
 
 
 def main():
