@@ -5,6 +5,7 @@ The server tells an audit plugin nothing about the end of what they run, so this
 With --tracing also: the wait for a semi-synchronous replica is `replication`.
 """
 import shutil
+import signal
 import socket
 import sys
 import tempfile
@@ -67,11 +68,13 @@ def semi_synchronous(primary, replica, library):
     primary.sql("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_COMMIT; SET GLOBAL rpl_semi_sync_master_timeout = 150; "
                 "SET GLOBAL rpl_semi_sync_master_enabled = ON")
     wait_until(lambda: primary.sql("SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'")[0][1] == "1", 10, "a semi-synchronous replica")
-    replica.sql("STOP SLAVE IO_THREAD")
-    primary.sql("SET GLOBAL rpl_semi_sync_master_wait_no_slave = ON")
     primary.sql("FLUSH FLUSHLIGHT_STATEMENTS")
-    with Session(library, primary.socket) as session:
-        session.query("INSERT INTO t(a) VALUES (1)")  # waits for an answer that does not come: the timeout
+    replica.process.send_signal(signal.SIGSTOP)
+    try:
+        with Session(library, primary.socket) as session:
+            session.query("INSERT INTO t(a) VALUES (1)")  # waits for an answer that does not come: the timeout
+    finally:
+        replica.process.send_signal(signal.SIGCONT)
     time.sleep(0.2)
     row = primary.sql(f"SELECT max_commit_ms, replication_ms, total_commit_ms FROM {SCHEMA}STATEMENTS WHERE query LIKE 'INSERT INTO t%'")[0]
     check(float(row[0]) > 140, f"the commit waited for the replica: {row[0]} ms")
