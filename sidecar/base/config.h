@@ -34,7 +34,7 @@ struct Config {
   double max_cpu_percent = 25;  // of one CPU: daemon and BPF programs together
   std::string btf_path;
 
-  uint32_t ring_data_bytes = FL_RING_DATA_BYTES_DEFAULT;
+  uint32_t ring_data_bytes = 2 * FL_RING_DATA_BYTES_DEFAULT;  // 29 ms of 8,000 commits/s by one thread
   uint32_t slots_per_process_max = 1024;
   uint64_t ring_memory_max_bytes = 512ull << 20;
 

@@ -31,8 +31,8 @@ class Intake {
   // One pass over every ring. After it the sink has seen all that was published before the call.
   Lease::Drained drain();
 
-  // How long to wait until the next pass, from how full the rings were. Bounded by 10 ms, at which the
-  // fastest producer seen (8,000 asynchronous commits a second) fills two thirds of a ring.
+  // How long to wait until the next pass, from how full the rings were. Bounded by 10 ms, in which the
+  // fastest producer seen (8,000 asynchronous commits a second) fills a third of a ring.
   [[nodiscard]] uint64_t interval_ns() const { return interval_ns_; }
 
   [[nodiscard]] const std::list<std::unique_ptr<Lease>> &leases() const { return leases_; }

@@ -14,7 +14,7 @@ TEST_F(IntakeTest, RecordsWrapAroundTheEnd) {
   RawClient client = attached("one");
   RawRing ring = client.ring(0);
   ring.write(session_record(1, "user", "db"));
-  for (int i = 0; i < 1000; i++) {  // more than six times the ring
+  for (int i = 0; i < 2000; i++) {  // more than ten times the ring
     ring.write(bytes(commit(1, 5, 1)));
     ring.write(text_record(5, std::string(static_cast<size_t>(i % 900), 'x')));
     if (i % 10 == 0) {
@@ -24,7 +24,7 @@ TEST_F(IntakeTest, RecordsWrapAroundTheEnd) {
   }
   const Table rows = rows_of("statements", "one");
   ASSERT_EQ(rows.size(), 1u);
-  EXPECT_EQ(rows[0].at("commits").integer, 1000);
+  EXPECT_EQ(rows[0].at("commits").integer, 2000);
   EXPECT_EQ(daemon_->intake().instance("one")->bad_records, 0u);
   EXPECT_EQ(daemon_->intake().instance("one")->orphans, 0u);
 }
@@ -69,7 +69,7 @@ TEST_F(IntakeTest, WildHeads) {
   start();
   RawClient client = attached("one");
   RawRing ring = client.ring(0);
-  for (const uint64_t head : {uint64_t{1} << 40, UINT64_MAX, uint64_t{7}, uint64_t{32768 + 8}, UINT64_MAX - 7}) {
+  for (const uint64_t head : {uint64_t{1} << 40, UINT64_MAX, uint64_t{7}, uint64_t{client.welcome().ring_data_bytes + 8}, UINT64_MAX - 7}) {
     ring.head()->head = head;
     rows_of("health");
   }
@@ -194,7 +194,7 @@ TEST_F(IntakeTest, PaceFollowsTheLoad) {
     daemon_->step(0);
   }
   EXPECT_EQ(daemon_->intake().interval_ns(), 10'000'000u);
-  for (int i = 0; i < 60; i++) client.ring(0).write(bytes(commit(1, 5, 1)));
+  for (int i = 0; i < 120; i++) client.ring(0).write(bytes(commit(1, 5, 1)));
   clock_.advance_ms(20);
   daemon_->step(0);
   EXPECT_LE(daemon_->intake().interval_ns(), 5'000'000u);
