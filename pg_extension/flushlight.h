@@ -29,6 +29,7 @@ extern int fl_track;
 extern void fl_session_start(uint32 wait_ms);
 extern void fl_session_reconfigure(void);
 extern struct flc_thread *fl_session_thread(void);
+extern struct flc_thread *fl_session_thread_again(void);
 extern void fl_session_look(void);
 extern void fl_instance_name(char *name, size_t bytes);
 

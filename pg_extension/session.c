@@ -216,6 +216,20 @@ fl_session_thread(void)
 }
 
 /*
+ * The same where the statement's begin has looked at the clock already: a heartbeat that went stale since then is
+ * noticed at the next begin, and records that nobody reads do no harm.
+ */
+struct flc_thread *
+fl_session_thread_again(void)
+{
+	struct flc_thread *thread = fl_enabled ? flc_thread_self() : NULL;
+
+	if (thread != NULL && flc_thread_epoch(thread) == known_epoch && !reconfigure)
+		return thread;
+	return fl_session_thread();
+}
+
+/*
  * Notices that the session became another: SET ROLE, SET application_name. Called where a statement begins, in
  * a transaction, so that the catalog may be read.
  */

@@ -67,7 +67,7 @@ fl_utility_text(const char *source, int location, int length, uint64 core_queryi
 							  core_normalised[core_queryid % CORE_NORMALISED_SETS] == core_queryid))
 		queryid = core_queryid;
 
-	thread = fl_session_thread();
+	thread = fl_session_thread_again();
 	if (thread != NULL && flc_text_wanted(thread, queryid))
 		send_text(thread, queryid, text, text_length, truncated);
 	return queryid;
@@ -167,7 +167,7 @@ fl_query_text(const char *source, int location, int length, uint64 queryid, cons
 
 	if (source == NULL || !flc_texts_wanted())
 		return;
-	thread = fl_session_thread();
+	thread = fl_session_thread_again();
 	if (thread == NULL || !flc_text_wanted(thread, queryid))
 		return;
 

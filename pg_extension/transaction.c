@@ -53,7 +53,7 @@ static void
 write_statement(const FlStatement *statement)
 {
 	struct fl_record_statement record;
-	struct flc_thread *thread = fl_session_thread();
+	struct flc_thread *thread = fl_session_thread_again();
 
 	if (thread == NULL)
 		return;
@@ -148,7 +148,7 @@ fl_routine_leave(uint64 outer_queryid)
 static void
 open_window(uint64 xid)
 {
-	struct flc_thread *thread = fl_session_thread();
+	struct flc_thread *thread = fl_session_thread_again();
 
 	window.open = false;
 	if (thread == NULL)
