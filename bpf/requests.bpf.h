@@ -50,22 +50,25 @@ static __always_inline struct fl_request *request_find(__u64 address, __u32 *whe
 	return 0;
 }
 
+/* The first free place of its few: nearly always the first, so that one cache line is touched. */
 static __always_inline struct fl_request *request_claim(__u64 address)
 {
 	__u32 home = request_home(address);
-	struct fl_request *r = request_find(address, 0);
 
-	if (r) {
-		/* Its end was never seen: merged into another, or lost. Its owner must not wait for ever. */
-		count(r->slot ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
-		request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
-		return r;
-	}
 #pragma unroll
 	for (__u32 i = 0; i < FL_REQUEST_PROBES; i++) {
-		r = request_at(home ^ i);
-		if (r && !r->address && !__sync_val_compare_and_swap(&r->address, 0, address))
+		struct fl_request *r = request_at(home ^ i);
+
+		if (!r)
+			continue;
+		if (!r->address && !__sync_val_compare_and_swap(&r->address, 0, address))
 			return r;
+		if (r->address == address) {
+			/* Its end was never seen: merged into another, or lost. Its owner must not wait for ever. */
+			count(r->slot ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
+			request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
+			return r;
+		}
 	}
 	count(FL_COUNTER_REQUEST_FULL);
 	return 0;

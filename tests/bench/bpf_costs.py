@@ -66,5 +66,6 @@ class Biolatency:
 
     @classmethod
     def per_io(cls, costs):
-        completed = sum(costs.get(name, (0, 0))[1] for name in cls.PROGRAMS if "complete" in name)
-        return sum(costs.get(name, (0, 0))[0] for name in cls.PROGRAMS) / completed if completed else None
+        """Of its programs for each request that was started: the same count of requests as ours."""
+        started = costs.get("fl_io_start", (0, 0))[1]
+        return sum(costs.get(name, (0, 0))[0] for name in cls.PROGRAMS) / started if started else None
