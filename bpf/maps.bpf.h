@@ -31,6 +31,7 @@ struct {
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE); /* not to be mapped: values then start at a cache line */
 	__type(key, __u32);
 	__type(value, struct fl_history);
 } history SEC(".maps");
@@ -90,12 +91,13 @@ struct {
 	__type(value, struct fl_completing);
 } completing SEC(".maps");
 
-/* Work items queued by a completion, with that request's timeline. */
+/* Work items queued by a completion, with that request's timeline: direct-mapped, the later one stays. */
 struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 8192);
-	__type(key, __u64);
-	__type(value, struct fl_timeline);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FL_WORKS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fl_work);
 } works SEC(".maps");
 
 struct {

@@ -16,15 +16,19 @@
 #define REQ_OP_WRITE 1
 #define REQ_OP_FLUSH 2
 
-static __always_inline __u32 request_home(__u64 address)
+static __always_inline __u32 address_hash(__u64 address)
 {
 	__u32 low;
 
 	/* Only the low half, by an explicit move: the verifier lets a pointer be cut to 32 bits, which makes it
 	 * a number, but not multiplied. */
 	asm volatile("%0 = %1" : "=w"(low) : "w"((__u32)address));
-	/* Fibonacci hashing (Knuth, TAOCP 6.4) */
-	return (low * 0x9E3779B9u) >> (32 - 14);
+	return low * 0x9E3779B9u; /* Fibonacci hashing (Knuth, TAOCP 6.4); its high bits are the good ones */
+}
+
+static __always_inline __u32 request_home(__u64 address)
+{
+	return address_hash(address) >> (32 - 14);
 }
 
 static __always_inline struct fl_request *request_at(__u32 index)

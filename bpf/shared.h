@@ -12,6 +12,7 @@
 #define FL_PROCESSES_MAX 8192
 #define FL_REQUESTS 16384
 #define FL_REQUEST_PROBES 4
+#define FL_WORKS 4096
 #define FL_DEVICES 64
 /*
  * History of a thread's vector: a snapshot at every switch-in, thinned into rings of 16. A waker's past at any
@@ -46,33 +47,38 @@ enum fl_wait {
 };
 #define FL_WAIT_ONE(wait) (1ull << ((wait)*16))
 
-/* Per slot, beside the public part. */
+/* Per slot, beside the public part. What a switch or a wake touches comes first, by cache lines. */
 struct fl_scratch {
 	fl_u64 off_at_ns;  /* switch-out that has no switch-in yet */
 	fl_u64 wake_at_ns; /* woken (or never blocked) since */
-	fl_u64 early_wake_ns; /* last waking that met no sleep: it came before the switch-out was seen */
-	fl_u64 ran_from_ns;   /* switch-in before the present switch-out */
 	fl_u64 mark_ns;    /* own requests are charged up to here; 0: not blocked */
 	fl_u64 outstanding; /* own requests, FL_WAIT_ONE counts */
 	fl_u64 own_ns[FL_WAIT_COUNT]; /* of this sleep, by what own requests did */
-	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
+
+	fl_u64 early_wake_ns; /* last waking that met no sleep: it came before the switch-out was seen */
+	fl_u64 ran_from_ns;   /* switch-in before the present switch-out */
+	fl_u64 state_word;    /* address in the thread's memory; 0: none */
 	fl_u64 rest_total_ns; /* of the causes in rest_ns */
 	fl_u64 rest_sync_ns;
-	fl_u64 part_ns[FL_VECTOR_COUNT]; /* work space of one settlement */
-	fl_u64 snapshot_at_ns[FL_RINGS];
-	fl_u64 state_word;      /* address in the thread's memory; 0: none */
-	fl_u32 position[FL_RINGS]; /* newest snapshot */
-	fl_u32 state_cause;     /* of this sleep; FL_CAUSE_COUNT: none */
-	fl_u32 has_rest;        /* rest_ns is filled */
-	fl_u32 began;           /* this sleep ended by a beginning of work */
+	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
 	fl_u32 generation;
-	fl_u32 kind;            /* enum fl_thread_kind */
-	fl_u32 tid, tgid;       /* the host's numbers */
-	fl_u32 pooled;          /* slot came from the pool */
-	fl_u32 device;          /* of the last own request */
-	fl_u32 waker_slot;      /* that explained the last sleep; 0: none */
+	fl_u8 has_rest;       /* rest_ns is filled */
+	fl_u8 began;          /* this sleep ended by a beginning of work */
+	fl_u8 kind;           /* enum fl_thread_kind */
+	fl_u8 pooled;         /* slot came from the pool */
+	fl_u32 waker_slot;    /* that explained the last sleep; 0: none */
+	fl_u32 device;        /* of the last own request */
+	fl_u32 reserved32;
+
+	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
+	fl_u64 reserved[2];
+
 	struct fl_state_rule rules[FL_STATE_RULES];
+
+	fl_u64 part_ns[FL_VECTOR_COUNT]; /* work space of one settlement */
+	fl_u32 tid, tgid;                /* the host's numbers */
 	char comm[16];
+	fl_u64 reserved_end[7];
 };
 
 /* A switch-in: the vector then, and when the thread had been switched out before. */
@@ -83,6 +89,9 @@ struct fl_snapshot {
 };
 
 struct fl_history {
+	fl_u64 snapshot_at_ns[FL_RINGS]; /* newest of each ring */
+	fl_u32 position[FL_RINGS];       /* its place */
+	fl_u64 reserved[2];
 	fl_u64 in_at_ns[FL_RINGS][FL_RING_SNAPSHOTS]; /* again, close together for the search; 0: empty */
 	struct fl_snapshot ring[FL_RINGS][FL_RING_SNAPSHOTS];
 };
@@ -110,6 +119,13 @@ struct fl_request {
 	fl_u16 outer;      /* completing request below this one on the same CPU */
 	fl_u32 device;     /* index in devices */
 	fl_u32 reserved;
+};
+
+/* A work item that a completion queued. */
+struct fl_work {
+	fl_u64 address; /* of the work_struct; 0: free */
+	struct fl_timeline time;
+	fl_u64 reserved;
 };
 
 struct fl_completing {
@@ -166,6 +182,7 @@ struct fl_device_histogram {
 	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")     \
 	X(REQUEST_REUSED, request_reused, 1, "own requests whose end was not seen")                          \
 	X(REQUEST_STALE, request_stale, 0, "requests of untraced threads whose end was not seen")            \
+	X(WORK_OVERWRITTEN, work_overwritten, 0, "works forgotten for another of the same place")            \
 	X(REQUEST_MERGED, request_merged, 0, "requests that were merged into another")                       \
 	X(ENROL_REFUSED, enrol_refused, 0, "enrolment names that were refused")                              \
 	X(ENROL_FULL, enrol_full, 0, "threads left untraced: no free slot")                                  \
@@ -184,6 +201,8 @@ enum fl_counter {
 };
 
 #ifndef __bpf__
+FL_STATIC_ASSERT(sizeof(struct fl_scratch) == 512, "eight cache lines");
+FL_STATIC_ASSERT(sizeof(struct fl_work) == 64, "one cache line");
 FL_STATIC_ASSERT(sizeof(struct fl_request) == 64, "one cache line");
 FL_STATIC_ASSERT(sizeof(struct fl_snapshot) == 128, "two cache lines");
 #endif

@@ -67,11 +67,9 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 	for (int i = 0; i < FL_STATE_RULES; i++)
 		x->rules[i].mask = 0;
 	/* The past begins here, in every ring: an empty vector. */
-	for (int r = 0; r < FL_RINGS; r++) {
-		x->snapshot_at_ns[r] = now;
-		x->position[r] = 0;
-		if (!past)
-			continue;
+	for (int r = 0; r < FL_RINGS && past; r++) {
+		past->snapshot_at_ns[r] = now;
+		past->position[r] = 0;
 		for (int i = 1; i < FL_RING_SNAPSHOTS; i++)
 			past->in_at_ns[r][i] = 0;
 		past->in_at_ns[r][0] = now;

@@ -77,14 +77,14 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 	x->off_at_ns = now; /* last: from here a waker settles the sleep */
 }
 
-static __always_inline void snapshot_into(struct fl_history *past, struct fl_scratch *x, struct fl_slot *slot,
-					  __u32 r, __u64 off, __u64 now)
+static __always_inline void snapshot_into(struct fl_history *past, struct fl_slot *slot, __u32 r, __u64 off,
+					  __u64 now)
 {
-	__u32 at = (x->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
+	__u32 at = (past->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
 	struct fl_snapshot *s = &past->ring[r][at];
 
-	x->snapshot_at_ns[r] = now;
-	x->position[r] = at;
+	past->snapshot_at_ns[r] = now;
+	past->position[r] = at;
 	past->in_at_ns[r][at] = now;
 	s->off_at_ns = off;
 	s->in_at_ns = now;
@@ -100,14 +100,14 @@ static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct f
 
 	if (!past)
 		return;
-	snapshot_into(past, x, slot, FL_RING_EVERY, off, now);
-	if (now - x->snapshot_at_ns[FL_RING_1MS] >= 1000000) {
-		snapshot_into(past, x, slot, FL_RING_1MS, off, now);
-		if (now - x->snapshot_at_ns[FL_RING_20MS] >= 20000000)
-			snapshot_into(past, x, slot, FL_RING_20MS, off, now);
+	snapshot_into(past, slot, FL_RING_EVERY, off, now);
+	if (now - past->snapshot_at_ns[FL_RING_1MS] >= 1000000) {
+		snapshot_into(past, slot, FL_RING_1MS, off, now);
+		if (now - past->snapshot_at_ns[FL_RING_20MS] >= 20000000)
+			snapshot_into(past, slot, FL_RING_20MS, off, now);
 	}
 	if (x->began)
-		snapshot_into(past, x, slot, FL_RING_BEGUN, off, now);
+		snapshot_into(past, slot, FL_RING_BEGUN, off, now);
 }
 
 static __always_inline void switch_in(struct task_struct *task)

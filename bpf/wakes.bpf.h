@@ -139,16 +139,16 @@ static __always_inline __u64 snapshot_time(struct fl_history *past, __u32 ring, 
 }
 
 /* The same over all rings, each as ring << 4 | place. When the finest ring holds both, nothing lies between. */
-static __always_inline __u32 find_snapshots(struct fl_history *past, struct fl_scratch *waker, __u64 off)
+static __always_inline __u32 find_snapshots(struct fl_history *past, __u64 off)
 {
-	__u32 found = find_in_ring(past, FL_RING_EVERY, waker->position[FL_RING_EVERY], off);
+	__u32 found = find_in_ring(past, FL_RING_EVERY, past->position[FL_RING_EVERY], off);
 	__u32 low = found & 0xff, high = (found >> 8) & 0xff;
 
 	if (low != FL_SNAPSHOT_NONE)
 		return found & 0xffff;
 #pragma unroll
 	for (__u32 r = 1; r < FL_RINGS; r++) {
-		__u32 in_ring = find_in_ring(past, r, waker->position[r], off);
+		__u32 in_ring = find_in_ring(past, r, past->position[r], off);
 		__u32 l = in_ring & 0xff, h = (in_ring >> 8) & 0xff;
 
 		if (l != FL_SNAPSHOT_NONE && (low == FL_SNAPSHOT_NONE || snapshot_time(past, r, l) >
@@ -169,14 +169,13 @@ static __always_inline __u32 find_snapshots(struct fl_history *past, struct fl_s
 static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64 now, __u64 rest, __u32 kind)
 {
 	struct fl_slot *slot = slot_of(index);
-	struct fl_scratch *waker = scratch_of(index);
 	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
 	__u64 off, running, ran_until, share = 0, ran_all = 0, ran_after = 0, total = 0, used = 0, used_paths = 0;
 	__u64 fraction, *out;
 	struct fl_snapshot *low, *high;
 	__u32 found, path;
 
-	if (!x || !slot || !waker || !past)
+	if (!x || !slot || !past)
 		return 0;
 	off = x->off_at_ns;
 	out = x->rest_ns;
@@ -188,7 +187,7 @@ static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64
 		out[FL_VECTOR_PATH(path)] += rest;
 		return 0;
 	}
-	found = find_snapshots(past, waker, off);
+	found = find_snapshots(past, off);
 	if ((found >> 8) == FL_SNAPSHOT_NONE) {
 		count(FL_COUNTER_HISTORY_MISSED);
 		rest_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);

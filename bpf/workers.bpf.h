@@ -16,6 +16,27 @@ static __always_inline void request_timeline(struct fl_request *r, struct fl_tim
 	time->slot = r->slot;
 }
 
+static __always_inline struct fl_work *work_place(__u64 address)
+{
+	__u32 at = (address_hash(address) >> 20) & (FL_WORKS - 1);
+
+	return bpf_map_lookup_elem(&works, &at);
+}
+
+/* The address goes in last and out first: a half-written place matches nobody. */
+static __always_inline struct fl_work *work_claim(__u64 address)
+{
+	struct fl_work *w = work_place(address);
+
+	if (!w)
+		return 0;
+	if (w->address && w->address != address)
+		count(FL_COUNTER_WORK_OVERWRITTEN);
+	w->address = 0;
+	barrier();
+	return w;
+}
+
 SEC("tp_btf/workqueue_queue_work")
 int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work_struct *work)
 {
@@ -23,25 +44,29 @@ int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work
 	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
 	struct task_struct *current;
 	struct fl_request *r;
+	struct fl_work *w;
 	struct fl_task *t;
-	__u64 key = (__u64)work;
 
 	if (cpu && cpu->request) {
-		struct fl_timeline time = {};
-
 		r = request_at(cpu->request - 1);
-		if (r) {
-			request_timeline(r, &time);
-			bpf_map_update_elem(&works, &key, &time, BPF_ANY);
-		}
-		return 0;
+		w = work_claim((__u64)work);
+		if (!r || !w)
+			return 0;
+		request_timeline(r, &w->time);
+	} else {
+		current = bpf_get_current_task_btf();
+		if (!(current->flags & PF_WQ_WORKER))
+			return 0;
+		t = task_of(current);
+		if (!t || !t->acting)
+			return 0;
+		w = work_claim((__u64)work);
+		if (!w)
+			return 0;
+		w->time = t->acting_for;
 	}
-	current = bpf_get_current_task_btf();
-	if (!(current->flags & PF_WQ_WORKER))
-		return 0;
-	t = task_of(current);
-	if (t && t->acting)
-		bpf_map_update_elem(&works, &key, &t->acting_for, BPF_ANY);
+	barrier();
+	w->address = (__u64)work;
 	return 0;
 }
 
@@ -50,11 +75,10 @@ int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work
 SEC("tp_btf/workqueue_execute_start")
 int BPF_PROG(fl_work_start, struct work_struct *work)
 {
-	__u64 key = (__u64)work;
-	struct fl_timeline *from = bpf_map_lookup_elem(&works, &key);
+	struct fl_work *w = work_place((__u64)work);
 	struct fl_task *t;
 
-	if (!from) {
+	if (!w || w->address != (__u64)work) {
 		t = task_of(bpf_get_current_task_btf());
 		if (t)
 			t->acting = 0;
@@ -62,13 +86,13 @@ int BPF_PROG(fl_work_start, struct work_struct *work)
 	}
 	t = bpf_task_storage_get(&tasks, bpf_get_current_task_btf(), 0, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (t) {
-		t->acting_for = *from;
+		t->acting_for = w->time;
 		t->acting_for.worker_ns = bpf_ktime_get_ns();
 		t->acting = 1;
 	} else {
 		count(FL_COUNTER_ENROL_FAILED);
 	}
-	bpf_map_delete_elem(&works, &key);
+	w->address = 0;
 	return 0;
 }
 
