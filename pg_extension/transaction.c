@@ -27,7 +27,6 @@ static struct
 {
 	uint64 wal_base; /* pgWalUsage when the last one ended */
 	Writer writer;   /* of the client's statements, the one that wrote most */
-	Writer nested_writer;
 	FlStatement pending; /* ends together with the transaction */
 	bool has_pending;
 } transaction;
@@ -112,7 +111,6 @@ fl_statement_ended(const FlStatement *statement)
 {
 	if (statement->nested)
 	{
-		consider_writer(&transaction.nested_writer, statement);
 		if (fl_track == FL_TRACK_ALL)
 			write_statement(statement);
 		return;
@@ -255,7 +253,6 @@ transaction_ends(void)
 {
 	transaction.wal_base = fl_wal_bytes();
 	memset(&transaction.writer, 0, sizeof(transaction.writer));
-	memset(&transaction.nested_writer, 0, sizeof(transaction.nested_writer));
 }
 
 static void

@@ -105,6 +105,18 @@ store_rows(struct flc_result *result, TupleDesc columns, Tuplestorestate *store)
 	MemoryContextSwitchTo(context);
 }
 
+/* The daemon's words may be in any bytes; a message must be in the server's encoding. */
+static const char *
+printable(char *error)
+{
+	char *c;
+
+	for (c = error; *c; c++)
+		if (IS_HIGHBIT_SET(*c) || (unsigned char)*c < ' ')
+			*c = '?';
+	return error;
+}
+
 static struct flc_result *
 ask(const char *view, TupleDesc columns, char *error)
 {
@@ -159,7 +171,7 @@ flushlight_view_rows(PG_FUNCTION_ARGS)
 	if (result == NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
-		ereport(WARNING, (errmsg("flushlight has no rows: %s", error)));
+		ereport(WARNING, (errmsg("flushlight has no rows: %s", printable(error))));
 		return (Datum)0;
 	}
 	PG_TRY();
@@ -188,6 +200,6 @@ flushlight_reset(PG_FUNCTION_ARGS)
 	command.flags = PG_GETARG_BOOL(3) ? FL_RESET_MINMAX_ONLY : 0;
 	fl_instance_name(command.instance, sizeof(command.instance));
 	if (!flc_command(fl_socket, &command, DEADLINE_MS, error, sizeof(error)))
-		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("flushlight was not reset: %s", error)));
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("flushlight was not reset: %s", printable(error))));
 	PG_RETURN_VOID();
 }

@@ -202,7 +202,7 @@ class Daemon(PostgresCase):
         self.assertEqual(daemon.queries[-1]["columns"], list(columns))
 
     def test_broken_answers_are_a_warning(self):
-        for answer, says in ((fake_daemon.end(status=13, text=b"not for you"), "not for you"), (b"garbage garbage garbage", "protocol"),
+        for answer, says in ((fake_daemon.end(status=13, text=b"not \xff\n for you"), "not ?? for you"), (b"garbage garbage garbage", "protocol"),
                              (fake_daemon.message(fake_daemon.ROWS), "broken")):
             daemon = fake_daemon.FakeDaemon(self.socket, answers=[answer]).start()
             try:

@@ -4,6 +4,7 @@
 under load. Needs root (BPF); on the plain disk, so it says nothing about causes beyond their sums."""
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -55,7 +56,7 @@ class Full(PostgresCase):
             self.assertEqual(row["coverage"], 1)
             wall = row["total_commit_ms"]
             for names in (CAUSES, PATHS):
-                self.assertAlmostEqual(sum(row[f"{name}_ms"] for name in names) / wall, 1, delta=0.01)
+                self.assertAlmostEqual(sum(row[f"{name}_ms"] for name in names) / wall, 1, delta=0.01, msg=row)
             self.assertEqual(row["led"] + row["followed"] + row["unsynced"], row["commits"])
         caused = self.statements("caused_commits > 0")
         self.assertEqual([row["caused_commits"] for row in caused], [20])
@@ -68,6 +69,20 @@ class Full(PostgresCase):
             db.sql(f"INSERT INTO t VALUES ({i}, 'async')")
         row = self.statements("query LIKE 'INSERT INTO t %'")[0]
         self.assertEqual((row["commits"], row["unsynced"]), (20, 20))
+
+    def test_waiting_for_a_standby_is_replication(self):
+        db = self.session()
+        self.server.setting("synchronous_standby_names", "nobody")
+        self.addCleanup(self.server.setting, "synchronous_standby_names", None)
+        self.eventually(lambda: db.value("SHOW synchronous_standby_names") == "nobody")
+        timer = threading.Timer(0.7, self.server.setting, ("synchronous_standby_names", None))
+        self.server.sql("SELECT flushlight.reset()")
+        timer.start()
+        db.sql("INSERT INTO t VALUES (1, 'waits')")
+        timer.join()
+        row = self.statements("query LIKE 'INSERT INTO t %'")[0]
+        self.assertGreater(row["replication_ms"], 400, row)
+        self.assertGreater(row["replication_ms"] / row["total_commit_ms"], 0.9, row)
 
     def test_coverage_under_load(self):
         code, out = Load(self.server, "-c", "8", "-T", "4").result()
