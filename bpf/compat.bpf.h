@@ -24,6 +24,15 @@ const volatile __u32 fl_fua_mask = 1u << 17;
 const volatile __s64 fl_preempt_distance = 0;
 const volatile __u32 fl_preempt_known = 0;
 
+/*
+ * block_io_start and block_io_done exist from 6.5 on (commit 5a80bd075f3b, "block: introduce
+ * block_io_start/block_io_done tracepoints"). Before, the owner is known at block_getrq, which has only the bio:
+ * the entry is kept under the bio's address until the request itself is seen (issue or completion). And a
+ * completion has no end event: what is woken within fl_completing_ns on this CPU is taken for its own.
+ */
+const volatile __u32 fl_no_io_start = 0;
+const volatile __u64 fl_completing_ns = 0; /* 0: block_io_done tells */
+
 static __always_inline bool in_interrupt(struct task_struct *current)
 {
 	__u32 count = 0;

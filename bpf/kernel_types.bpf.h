@@ -70,7 +70,9 @@ struct request_queue {
 	struct gendisk *disk;
 } CORE;
 
-struct bio;
+struct bio {
+	unsigned int bi_opf;
+} CORE;
 
 struct request {
 	struct request_queue *q;

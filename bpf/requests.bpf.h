@@ -116,10 +116,10 @@ static __always_inline void device_observe(__u32 device, __u32 operation, __u32 
 		__sync_fetch_and_add(&h->buckets[bucket], 1);
 }
 
-static __always_inline struct fl_request *request_open(struct request *rq, __u64 now, __u32 wait, __u32 slot,
-						       struct fl_scratch *owner)
+static __always_inline struct fl_request *request_open(__u64 address, __u32 flags, __u32 device, __u64 now,
+						       __u32 wait, __u32 slot, struct fl_scratch *owner)
 {
-	struct fl_request *r = request_claim((__u64)rq);
+	struct fl_request *r = request_claim(address);
 
 	if (!r)
 		return 0;
@@ -127,13 +127,13 @@ static __always_inline struct fl_request *request_open(struct request *rq, __u64
 	r->issue_ns = 0;
 	r->middle_ns = 0;
 	r->end_ns = 0;
-	r->flags = rq->cmd_flags;
+	r->flags = flags;
 	r->wait = FL_WAIT_NONE;
-	r->device = device_index(rq);
+	r->device = device;
 	if (owner) {
 		r->slot = slot;
 		r->generation = owner->generation;
-		owner->device = r->device;
+		owner->device = device;
 		request_moves(r, wait, now);
 	} else {
 		r->slot = 0;
@@ -142,8 +142,8 @@ static __always_inline struct fl_request *request_open(struct request *rq, __u64
 	return r;
 }
 
-SEC("tp_btf/block_io_start")
-int BPF_PROG(fl_io_start, struct request *rq)
+/* The current thread submits: it owns the request, if it is traced. */
+static __always_inline void request_begins(__u64 address, __u32 flags, __u32 device)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct fl_task *t = task_of(current);
@@ -156,9 +156,49 @@ int BPF_PROG(fl_io_start, struct request *rq)
 		slot = t->slot;
 		owner = scratch_of(slot);
 	}
-	request_open(rq, bpf_ktime_get_ns(),
-		     (rq->cmd_flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
+	request_open(address, flags, device, bpf_ktime_get_ns(),
+		     (flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
+}
+
+SEC("tp_btf/block_io_start")
+int BPF_PROG(fl_io_start, struct request *rq)
+{
+	request_begins((__u64)rq, rq->cmd_flags, device_index(rq));
 	return 0;
+}
+
+/* Kernels before 6.5: the bio stands for its request until that is seen. */
+SEC("tp_btf/block_getrq")
+int BPF_PROG(fl_getrq, struct bio *bio)
+{
+	request_begins((__u64)bio, bio->bi_opf, FL_DEVICES);
+	return 0;
+}
+
+static __always_inline struct fl_request *request_adopt(struct request *rq, __u32 *where)
+{
+	struct fl_request *old, *r;
+	__u64 bio = (__u64)rq->bio;
+
+	if (!fl_no_io_start || !bio)
+		return 0;
+	old = request_find(bio, 0);
+	if (!old)
+		return 0;
+	r = request_claim((__u64)rq);
+	if (!r)
+		return 0;
+	r->start_ns = old->start_ns;
+	r->issue_ns = 0;
+	r->middle_ns = 0;
+	r->end_ns = 0;
+	r->flags = old->flags;
+	r->slot = old->slot;
+	r->generation = old->generation;
+	r->wait = old->wait;
+	r->device = device_index(rq);
+	old->address = 0;
+	return request_find((__u64)rq, where);
 }
 
 /* The flush of the flush machinery is nobody's own, has no start event and no block_io_done: it is one request
@@ -168,11 +208,10 @@ static __always_inline void flush_issued(struct request *rq, __u64 now)
 	struct fl_request *r = request_find((__u64)rq, 0);
 
 	if (!r)
-		r = request_open(rq, now, FL_WAIT_NONE, 0, 0);
+		r = request_open((__u64)rq, rq->cmd_flags, device_index(rq), now, FL_WAIT_NONE, 0, 0);
 	if (r) {
 		r->start_ns = now;
 		r->issue_ns = now;
-		r->device = device_index(rq);
 	}
 }
 
@@ -198,6 +237,8 @@ int BPF_PROG(fl_issue, struct request *rq)
 		return 0;
 	}
 	r = request_find((__u64)rq, 0);
+	if (!r && fl_no_io_start)
+		r = request_adopt(rq, 0);
 	if (!r)
 		return 0;
 	if (!r->issue_ns) {
@@ -236,6 +277,8 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 	r = request_find((__u64)rq, &where);
 	if (!cpu)
 		return 0;
+	if (!r && fl_no_io_start)
+		r = request_adopt(rq, &where);
 	if (!r) {
 		count(FL_COUNTER_REQUEST_UNKNOWN);
 		return 0;
@@ -255,9 +298,29 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 	r->last_wait = r->wait;
 	request_moves(r, FL_WAIT_NONE, now);
 	/* what is woken on this CPU from here to block_io_done waited for this request */
+	if (fl_completing_ns) {
+		/* nobody will tell the end: the place may be used again, its figures stay readable for a while */
+		r->address = 0;
+		cpu->request = where + 1;
+		cpu->until_ns = now + fl_completing_ns;
+		return 0;
+	}
 	r->outer = cpu->request;
 	cpu->request = where + 1;
 	return 0;
+}
+
+/* The request that completes on this CPU now, or NULL. */
+static __always_inline struct fl_request *request_completing(void)
+{
+	__u32 zero = 0;
+	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
+
+	if (!cpu || !cpu->request)
+		return 0;
+	if (fl_completing_ns && bpf_ktime_get_ns() > cpu->until_ns)
+		return 0;
+	return request_at(cpu->request - 1);
 }
 
 SEC("tp_btf/block_io_done")

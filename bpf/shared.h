@@ -131,6 +131,7 @@ struct fl_work {
 struct fl_completing {
 	fl_u32 request; /* index + 1; 0: none */
 	fl_u32 reserved;
+	fl_u64 until_ns; /* kernels without block_io_done: no longer than this */
 };
 
 struct fl_task {

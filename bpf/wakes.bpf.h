@@ -261,8 +261,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 					 __u64 now, __u64 rest)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	__u32 zero = 0;
-	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
+	struct fl_request *r;
 	struct fl_task *waker;
 
 	for (int i = 0; i < FL_VECTOR_COUNT; i++)
@@ -278,22 +277,18 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		x->began = 1;
 		return;
 	}
-	if (cpu && cpu->request) {
-		struct fl_request *r = request_at(cpu->request - 1);
-
-		if (r && r->slot != own_slot) {
-			struct fl_timeline time = {};
-
-			count(FL_COUNTER_WAKE_REQUEST);
-			request_timeline(r, &time);
-			explain_by_request(x, &time, now, rest, FL_PATH_SELF);
-			return;
-		}
+	r = request_completing();
+	if (r && r->slot == own_slot) {
 		count(FL_COUNTER_WAKE_OWN);
-		if (r)
-			explain_by_own(x, r, now, rest);
-		else
-			rest_other(x, rest, FL_COUNTER_OTHER_GAP_NS);
+		explain_by_own(x, r, now, rest);
+		return;
+	}
+	if (r) {
+		struct fl_timeline time = {};
+
+		count(FL_COUNTER_WAKE_REQUEST);
+		request_timeline(r, &time);
+		explain_by_request(x, &time, now, rest, FL_PATH_SELF);
 		return;
 	}
 	waker = task_of(current);

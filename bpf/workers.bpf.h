@@ -40,17 +40,14 @@ static __always_inline struct fl_work *work_claim(__u64 address)
 SEC("tp_btf/workqueue_queue_work")
 int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work_struct *work)
 {
-	__u32 zero = 0;
-	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
+	struct fl_request *r = request_completing();
 	struct task_struct *current;
-	struct fl_request *r;
 	struct fl_work *w;
 	struct fl_task *t;
 
-	if (cpu && cpu->request) {
-		r = request_at(cpu->request - 1);
+	if (r) {
 		w = work_claim((__u64)work);
-		if (!r || !w)
+		if (!w)
 			return 0;
 		request_timeline(r, &w->time);
 	} else {

@@ -27,11 +27,14 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
 };
 
+// How long after block_rq_complete its sleepers are woken on the same CPU, where no event tells the end.
+constexpr uint64_t kCompletingNs = 20000;
+
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
     "fl_waking",     "fl_switch",     "fl_io_done",   "fl_complete", "fl_merge",    "fl_requeue", "fl_issue",
-    "fl_work_start", "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync", "fl_io_start", "fl_fork",    "fl_rename",
+    "fl_work_start", "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync", "fl_io_start", "fl_getrq", "fl_fork",    "fl_rename",
 };
 
 std::string libbpf_reason;  // the loader's last lines: what the verifier or the kernel said
@@ -99,6 +102,14 @@ Result<> Tracer::Impl::open() {
   constants_out->fl_fua_mask = constants->fua_mask;
   constants_out->fl_preempt_known = constants->preempt_distance ? 1 : 0;
   constants_out->fl_preempt_distance = constants->preempt_distance.value_or(0);
+
+  // Kernels before 6.5 (compat.bpf.h): owner from the bio, end of a completion by time.
+  bool has_io_start = tracepoint_arguments(btf.get(), "block_io_start").has_value();
+  constants_out->fl_no_io_start = has_io_start ? 0 : 1;
+  constants_out->fl_completing_ns = has_io_start ? 0 : kCompletingNs;
+  bpf_program__set_autoload(skeleton->progs.fl_io_start, has_io_start);
+  bpf_program__set_autoload(skeleton->progs.fl_io_done, has_io_start);
+  bpf_program__set_autoload(skeleton->progs.fl_getrq, !has_io_start);
 
   bpf_map__set_max_entries(skeleton->maps.ledger, options.ledger_slots);
   bpf_map__set_max_entries(skeleton->maps.scratch, options.ledger_slots);
