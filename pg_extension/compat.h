@@ -52,8 +52,8 @@
 #define FL_EXECUTOR_RUN_PASS queryDesc, direction, count, execute_once
 #endif
 
-/* 15: _PG_init is declared by fmgr.h */
-#if PG_VERSION_NUM < 150000
+/* 16: _PG_init is declared by fmgr.h */
+#if PG_VERSION_NUM < 160000
 extern void _PG_init(void);
 #endif
 
