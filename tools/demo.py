@@ -25,12 +25,14 @@ DEVICE_MB = 1024
 DAEMON_START_S = 15
 CAUSES = ["oncpu", "flush", "write", "read", "queue", "throttle", "cpu", "replication", "lock", "idle", "other"]
 PATHS = ["self", "journal", "peer"]
-STATEMENTS = ("SELECT commits + caused_commits AS commits, mean_commit_ms, p99_commit_ms, total_commit_ms,\n"
+STATEMENTS = ("SELECT commits, caused_commits, mean_commit_ms, p99_commit_ms, total_commit_ms, caused_commit_ms,\n"
               "       {account}, query\n"
-              "FROM {views}statements WHERE commits > 0 AND db_name = 'rig' ORDER BY total_commit_ms DESC LIMIT 4")
+              "FROM {view} WHERE db_name = 'rig' AND commits + caused_commits > 0\n"
+              "ORDER BY total_commit_ms + caused_commit_ms DESC LIMIT 5")
 WORST = ("SELECT duration_ms, role, cause, path, verdict, query\n"
-         "FROM {views}slow_commits WHERE db_name = 'rig' ORDER BY duration_ms DESC LIMIT 1")
-HEALTH = "SELECT component, state, detail, tier, coverage, lost FROM {views}health WHERE state <> 'ok' OR coverage IS NOT NULL"
+         "FROM {view} WHERE db_name = 'rig' ORDER BY duration_ms DESC LIMIT 1")
+HEALTH = "SELECT component, state, tier, coverage, lost, detail FROM {view}"
+DETAIL_SHOWN = 100
 
 # A shop: what its sessions send. {n} counts up, {k} runs over a few keys.
 SCHEMA = [
@@ -186,25 +188,33 @@ def indented(text, by="    "):
     return "\n".join(by + line for line in text.splitlines())
 
 
+def view(server, name):
+    return server.views + (name.upper() if server.product == "mariadb" else name)
+
+
 def show_statements(server):
     account = ", ".join(f"{name}_ms" for name in CAUSES + PATHS)
-    query = STATEMENTS.format(views=server.views, account=account)
-    print(indented(STATEMENTS.format(views=server.views, account="<causes and paths>_ms")))
-    rows = server.sql(query)
+    print(indented(STATEMENTS.format(view=view(server, "statements"), account="<causes>_ms, <paths>_ms")))
+    rows = server.sql(STATEMENTS.format(view=view(server, "statements"), account=account))
     print(f"\n    {'commits':>8} {'mean ms':>9} {'p99 ms':>9}  statement, and where its commit time went")
     for row in rows:
-        total = row["total_commit_ms"]
-        print(f"    {row['commits']:8d} {row['mean_commit_ms']:9.2f} {row['p99_commit_ms']:9.2f}  {row['query']}")
-        print(f"    {'':28}  {shares(row, CAUSES, total)}")
-        print(f"    {'':28}  by {shares(row, PATHS, total)}")
+        if row["commits"]:
+            total = row["total_commit_ms"]
+            print(f"    {row['commits']:8d} {row['mean_commit_ms']:9.2f} {row['p99_commit_ms']:9.2f}  {row['query']}")
+            print(f"    {'':28}  {shares(row, CAUSES, total)}")
+            print(f"    {'':28}  by {shares(row, PATHS, total)}")
+        else:
+            mean = row["caused_commit_ms"] / row["caused_commits"]
+            print(f"    {'':8} {mean:9.2f} {'':9}  {row['query']}")
+            print(f"    {'':28}  wrote most in {row['caused_commits']} transactions of those COMMITs")
     if not rows:
         raise RigError(f"{server.name}: the statements view is empty")
     print()
 
 
 def show_worst(server):
-    print(indented(WORST.format(views=server.views)))
-    rows = server.sql(WORST.format(views=server.views))
+    print(indented(WORST.format(view=view(server, "slow_commits"))))
+    rows = server.sql(WORST.format(view=view(server, "slow_commits")))
     if not rows:
         print("\n    none: no commit took longer than 10 ms\n")
     for row in rows:
@@ -223,11 +233,13 @@ def show(servers, title):
 def show_health(servers):
     for name, server in servers.items():
         print(f"\n--- {ENGINES[name]}: the instrument itself ---\n")
-        print(indented(HEALTH.format(views=server.views)) + "\n")
-        for row in server.sql(HEALTH.format(views=server.views)):
+        print(indented(HEALTH.format(view=view(server, "health"))) + "\n")
+        for row in server.sql(HEALTH.format(view=view(server, "health"))):
             facts = [f"{key} {row[key]}" for key in ("tier", "coverage", "lost") if row[key] is not None]
-            print(f"    {row['component']}: {row['state']}" + (f" ({', '.join(facts)})" if facts else "")
-                  + (f": {row['detail']}" if row["detail"] else ""))
+            detail = row["detail"] or ""
+            detail = detail if len(detail) <= DETAIL_SHOWN else detail[:DETAIL_SHOWN] + " ..."
+            print(f"    {row['component']}: {row['state']}" + (f", {', '.join(facts)}" if facts else "")
+                  + (f" ({detail})" if detail else ""))
     print(flush=True)
 
 
