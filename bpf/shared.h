@@ -177,7 +177,7 @@ struct fl_device_histogram {
 	X(WAKE_STATE, wake_state, 0, "sleeps that the engine's state word names")                            \
 	X(WAKE_EARLY, wake_early, 0, "wakes that overtook the switch-out: runnable all the while")           \
 	X(WAKE_MISSED, wake_missed, 1, "switch-ins without a wake seen before")                              \
-	X(SWITCH_MISSED, switch_missed, 1, "switch-ins of a thread that had not been seen to leave its CPU")   \
+	X(SWITCH_MISSED, switch_missed, 1, "switches of a thread that were not seen")                          \
 	X(HISTORY_MISSED, history_missed, 0, "inheritances whose waker's past was not known to the sleep's start")          \
 	X(REQUEST_FULL, request_full, 1, "requests that found no place in the table")                        \
 	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")     \

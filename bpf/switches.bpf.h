@@ -23,6 +23,20 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 	return FL_CAUSE_COUNT;
 }
 
+/* A switch was not seen (another tracer came or went at that moment): the span is known, what it was is not. */
+static __always_inline void other_missed(struct fl_slot *slot, __u64 from, __u64 now)
+{
+	count(FL_COUNTER_SWITCH_MISSED);
+	if (now < from)
+		return;
+	slot->seq++;
+	barrier();
+	slot->vector_ns[FL_CAUSE_OTHER] += now - from;
+	slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += now - from;
+	barrier();
+	slot->seq++;
+}
+
 static __always_inline void switch_out(struct task_struct *task, bool preempted)
 {
 	struct fl_task *t = task_of(task);
@@ -50,6 +64,8 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 		barrier();
 		slot->seq++;
 	}
+	if (x->off_at_ns)
+		other_missed(slot, x->off_at_ns, now); /* it came back unseen */
 	if (state & TASK_DEAD) {
 		__u32 index = t->slot;
 
@@ -127,9 +143,9 @@ static __always_inline void switch_in(struct task_struct *task)
 	now = bpf_ktime_get_ns();
 	off = x->off_at_ns;
 	if (!off) {
-		/* enrolled while it slept: its account begins here */
-		if (slot->on_at_ns || slot->vector_ns[FL_CAUSE_ONCPU])
-			count(FL_COUNTER_SWITCH_MISSED);
+		/* enrolled while it slept: its account begins here; or it left unseen */
+		if (slot->on_at_ns)
+			other_missed(slot, slot->on_at_ns, now);
 		slot->seq++;
 		barrier();
 		slot->on_at_ns = now;

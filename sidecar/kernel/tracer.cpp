@@ -104,7 +104,7 @@ Result<> Tracer::Impl::open() {
   constants_out->fl_preempt_distance = constants->preempt_distance.value_or(0);
 
   // Kernels before 6.5 (compat.bpf.h): owner from the bio, end of a completion by time.
-  bool has_io_start = tracepoint_arguments(btf.get(), "block_io_start").has_value();
+  bool has_io_start = tracepoint_arguments(btf.get(), "block_io_start").has_value() && !options.without_io_start;
   constants_out->fl_no_io_start = has_io_start ? 0 : 1;
   constants_out->fl_completing_ns = has_io_start ? 0 : kCompletingNs;
   bpf_program__set_autoload(skeleton->progs.fl_io_start, has_io_start);

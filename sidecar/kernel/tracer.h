@@ -15,6 +15,7 @@ namespace flushlight::kernel {
 struct Options {
   uint32_t ledger_slots = 4096;  // power of two
   uint32_t pool_slots = 1024;    // of these, for background and kernel threads
+  bool without_io_start = false; // as on kernels before 6.5, though this one has the events (tests)
   std::string btf_path;          // empty: /sys/kernel/btf/vmlinux
 };
 

@@ -19,7 +19,10 @@ using flushlight::kernel::Tracer;
 class Enrolment : public ::testing::Test {
  protected:
   void SetUp() override {
-    auto loaded = Tracer::load({.ledger_slots = 256, .pool_slots = 128, .btf_path = ""});
+    flushlight::kernel::Options options;
+    options.ledger_slots = 256;
+    options.pool_slots = 128;
+    auto loaded = Tracer::load(options);
     ASSERT_TRUE(loaded) << loaded.error().text;
     tracer = std::move(*loaded);
   }

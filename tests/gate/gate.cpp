@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <cstdlib>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -23,7 +24,9 @@ using flushlight::kernel::Tracer;
 class Gate : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    auto loaded = Tracer::load({});
+    flushlight::kernel::Options options;
+    options.without_io_start = std::getenv("FLUSHLIGHT_GATE_WITHOUT_IO_START") != nullptr;
+    auto loaded = Tracer::load(options);
     ASSERT_TRUE(loaded) << loaded.error().text;
     tracer = std::move(*loaded);
     process = std::make_unique<TracedProcess>(*tracer);
