@@ -36,9 +36,9 @@ class PsqlSession:
 
     MARK = "-- done --"
 
-    def __init__(self, server, user="postgres", database="rig", options=""):
+    def __init__(self, server, user="postgres", database="rig", options="", port=5432):
         command = [*server.client("psql"), "-X", "-q", "-A", "-t", "-F", "\x1f", "-v", "VERBOSITY=default", "-h",
-                   str(server.server_path("run")), "-U", user, "-d", database]
+                   str(server.server_path("run")), "-p", str(port), "-U", user, "-d", database]
         environment = dict(server.environment(), PGOPTIONS=options, PGAPPNAME="scenario")
         self.process = subprocess.Popen([str(part) for part in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                                         stderr=subprocess.STDOUT, text=True, bufsize=1, cwd="/", env=environment)
