@@ -83,7 +83,8 @@ int serve(const CommandLine &command_line, const Config &config) {
   std::unique_ptr<KernelPort> kernel;
   std::string tracing_error;
   if (config.tracing) {
-    auto loaded = load_kernel_side({config.ledger_slots, config.pool_slots, config.btf_path});
+    auto loaded = load_kernel_side(
+        {.ledger_slots = config.ledger_slots, .pool_slots = config.pool_slots, .btf_path = config.btf_path});
     if (loaded)
       kernel = std::move(*loaded);
     else
