@@ -23,7 +23,7 @@ LICENCES = {
     "pg_extension/": "PostgreSQL",
 }
 # Formats without comments, and texts that are compared byte by byte.
-NO_SPDX = re.compile(r"(^LICENSES/|\.json$|/expected/|/golden/|\.(out|csv|txt\.golden|corpus)$|^\.gitignore$)")
+NO_SPDX = re.compile(r"(^LICENSES/|^pg_extension/sql/|\.json$|/expected/|/golden/|\.(out|csv|txt\.golden|corpus)$|^\.gitignore$)")
 
 SOURCE = re.compile(r"\.(c|cc|cpp|h|hpp|py|sh|def)$")
 LINES_MAX = 500
