@@ -49,8 +49,16 @@ constexpr const char *kPathWords[] = {
 };
 static_assert(std::size(kPathWords) == FL_PATH_COUNT);
 
+constexpr const char *kPathOwners[] = {
+    "its own thread",
+    "the file system's journal",
+    "other threads' syncs",
+};
+static_assert(std::size(kPathOwners) == FL_PATH_COUNT);
+
 // Below this share no single path "did the work": the shares are given instead.
 constexpr double kClearShare = 0.7;
+constexpr double kPartShare = 0.05;  // smaller parts are not given
 // A second cause is worth a word from this share of the commit on.
 constexpr double kSecondShare = 0.2;
 
@@ -68,9 +76,11 @@ std::string path_part(std::span<const uint64_t, FL_VECTOR_COUNT> vector_ns) {
   if (total == 0) return "";
   if (static_cast<double>(paths[top]) >= kClearShare * static_cast<double>(total))
     return fmt::format("; {}", kPathWords[top]);
-  return fmt::format("; the work was done by its own thread for {:.1f} ms, by the file system's journal for {:.1f} ms, "
-                     "by other threads' syncs for {:.1f} ms",
-                     ms(paths[FL_PATH_SELF]), ms(paths[FL_PATH_JOURNAL]), ms(paths[FL_PATH_PEER]));
+  std::string parts;
+  for (int path = 0; path < FL_PATH_COUNT; path++)
+    if (static_cast<double>(paths[path]) >= kPartShare * static_cast<double>(total))
+      parts += fmt::format("{}{:.1f} ms by {}", parts.empty() ? "" : ", ", ms(paths[path]), kPathOwners[path]);
+  return "; the work was done for " + parts;
 }
 
 }  // namespace

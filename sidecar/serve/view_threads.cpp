@@ -6,6 +6,7 @@
 // thread in the middle of a commit that sleeps without a request of its own it is inferred, and only where
 // there is one explanation: one single thread of its server (or, if none, one single journal thread) has
 // requests outstanding. Otherwise the columns are NULL.
+#include <algorithm>
 #include <map>
 #include <vector>
 
@@ -43,8 +44,15 @@ int outstanding_cause(const kernel::ThreadState &thread) {
   return FL_CAUSE_COUNT;
 }
 
+// Enrolled while it slept and not switched since: whether and why it sleeps was not seen.
+bool never_seen(const kernel::ThreadState &thread) {
+  return thread.blocked_since_ns == 0 && std::all_of(std::begin(thread.vector_ns), std::end(thread.vector_ns),
+                                                     [](uint64_t ns) { return ns == 0; });
+}
+
 // What the thread waits for now, as far as its own state shows it; FL_CAUSE_COUNT: it does not.
 int own_cause(const kernel::ThreadState &thread) {
+  if (never_seen(thread)) return FL_CAUSE_COUNT;
   if (thread.blocked_since_ns == 0) return thread.runnable_since_ns != 0 ? FL_CAUSE_CPU : FL_CAUSE_ONCPU;
   if (thread.state_cause < FL_CAUSE_COUNT) return static_cast<int>(thread.state_cause);
   return outstanding_cause(thread);

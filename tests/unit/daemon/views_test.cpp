@@ -365,9 +365,14 @@ TEST_F(Views, ThreadsWithTracing) {
   journal.blocked_since_ns = clock_.now_ns() - 1;
   running.slot = client.welcome().first_slot;
   running.kind = 1;
-  kernel_->thread_list = {waiting, journal, running};
-  const Table rows = rows_of("threads", "pg");
-  ASSERT_EQ(rows.size(), 3u);
+  running.vector_ns[FL_CAUSE_ONCPU] = 1000;
+  kernel::ThreadState unseen{};
+  unseen.kind = 3;
+  unseen.slot = 201;
+  kernel_->thread_list = {waiting, journal, running, unseen};
+  const Table rows = rows_of("threads");
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[3].at("wait_cause").type, FL_CELL_NULL) << "enrolled asleep, never switched";
   EXPECT_EQ(rows[0].at("session_id").integer, 42);
   EXPECT_EQ(rows[0].at("user_name").text, "alice");
   EXPECT_EQ(rows[0].at("wait_cause").text, "flush");
