@@ -7,7 +7,8 @@
 
 FL_MODULE_MAGIC;
 
-#define START_WAIT_MS 100 /* a hung daemon delays a login by this at most; usual are 1 ms, 25 ms on a busy machine */
+#define START_WAIT_MS \
+	100 /* a hung daemon delays a login by this at most; usual are 1 ms, 25 ms on a busy machine */
 
 char *fl_socket;
 char *fl_instance;

@@ -28,7 +28,7 @@ extern int fl_track;
 /* session.c */
 extern void fl_session_start(uint32 wait_ms);
 extern void fl_session_reconfigure(void);
-extern struct flc_thread *fl_session_thread(void);
+extern struct flc_thread *fl_session_thread(uint64 now_ns);
 extern struct flc_thread *fl_session_thread_again(void);
 extern void fl_session_look(void);
 extern void fl_instance_name(char *name, size_t bytes);
@@ -47,7 +47,7 @@ typedef struct FlStatement
 
 extern void fl_transaction_init(void);
 extern uint64 fl_wal_bytes(void);
-extern void fl_statement_begins(uint64 queryid);
+extern void fl_statement_begins(uint64 queryid, uint64 now_ns);
 extern void fl_statement_ended(const FlStatement *statement);
 extern uint64 fl_routine_enter(uint64 queryid);
 extern void fl_routine_leave(uint64 outer_queryid);

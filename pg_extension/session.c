@@ -189,10 +189,9 @@ introduce(struct flc_thread *thread)
  * this costs a clock reading, and one attempt to connect each second.
  */
 struct flc_thread *
-fl_session_thread(void)
+fl_session_thread(uint64 now_ns)
 {
 	struct flc_thread *thread;
-	uint64 now_ns;
 
 	if (!fl_enabled || !IsUnderPostmaster || IsParallelWorker())
 		return NULL;
@@ -206,7 +205,6 @@ fl_session_thread(void)
 		else
 			fl_session_start(0);
 	}
-	now_ns = flc_now_ns();
 	if (!flc_active(now_ns) && (!flc_attach_step(0) || !flc_active(now_ns)))
 		return NULL;
 	thread = flc_thread_self();
@@ -226,7 +224,7 @@ fl_session_thread_again(void)
 
 	if (thread != NULL && flc_thread_epoch(thread) == known_epoch && !reconfigure)
 		return thread;
-	return fl_session_thread();
+	return fl_session_thread(flc_now_ns());
 }
 
 /*

@@ -154,17 +154,18 @@ executor_start(QueryDesc *queryDesc, int eflags)
 	{
 		const PlannedStmt *plan = queryDesc->plannedstmt;
 		uint64 queryid = FL_QUERY_ID(plan);
+		uint64 now_ns = flc_now_ns();
 		OpenStatement *entry;
 
 		if (!nested)
-			fl_statement_begins(queryid);
+			fl_statement_begins(queryid, now_ns);
 		entry = make_open(queryDesc);
 		if (entry != NULL)
 		{
 			entry->subid = GetCurrentSubTransactionId();
 			entry->running = true;
 			entry->statement.queryid = queryid;
-			entry->statement.begin_ns = flc_now_ns();
+			entry->statement.begin_ns = now_ns;
 			entry->statement.kind = FL_KIND_STATEMENT;
 			entry->statement.nested = nested;
 			/* parsed before the daemon came (prepared statements): it still needs the text */
@@ -235,9 +236,11 @@ executor_run(FL_EXECUTOR_RUN_ARGS)
 static void
 executor_finish(QueryDesc *queryDesc)
 {
-	Stretch stretch;
+	Stretch stretch = {0};
 
-	stretch_begins(queryDesc, &stretch);
+	/* a plain SELECT has nothing to finish */
+	if (queryDesc->operation != CMD_SELECT || queryDesc->plannedstmt->hasModifyingCTE)
+		stretch_begins(queryDesc, &stretch);
 	level++;
 	PG_TRY();
 	{
@@ -379,7 +382,7 @@ process_utility(UTILITY_ARGS)
 	statement.queryid =
 		fl_utility_text(queryString, pstmt->stmt_location, pstmt->stmt_len, FL_QUERY_ID(pstmt));
 	if (!nested)
-		fl_statement_begins(statement.queryid);
+		fl_statement_begins(statement.queryid, flc_now_ns());
 	observe_utility(class, &statement, UTILITY_PASS_ON);
 }
 

@@ -25,8 +25,8 @@ typedef struct Writer
 /* the transaction in progress */
 static struct
 {
-	uint64 wal_base; /* pgWalUsage when the last one ended */
-	Writer writer;   /* of the client's statements, the one that wrote most */
+	uint64 wal_base;     /* pgWalUsage when the last one ended */
+	Writer writer;       /* of the client's statements, the one that wrote most */
 	FlStatement pending; /* ends together with the transaction */
 	bool has_pending;
 } transaction;
@@ -92,12 +92,12 @@ consider_writer(Writer *writer, const FlStatement *statement)
 
 /* The client's statement starts. */
 void
-fl_statement_begins(uint64 queryid)
+fl_statement_begins(uint64 queryid, uint64 now_ns)
 {
 	struct flc_thread *thread;
 
 	fl_session_look();
-	thread = fl_session_thread();
+	thread = fl_session_thread(now_ns);
 	if (thread != NULL)
 		flc_set_query(thread, queryid);
 }

@@ -200,6 +200,7 @@ flushlight_reset(PG_FUNCTION_ARGS)
 	command.flags = PG_GETARG_BOOL(3) ? FL_RESET_MINMAX_ONLY : 0;
 	fl_instance_name(command.instance, sizeof(command.instance));
 	if (!flc_command(fl_socket, &command, DEADLINE_MS, error, sizeof(error)))
-		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("flushlight was not reset: %s", printable(error))));
+		ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+						errmsg("flushlight was not reset: %s", printable(error))));
 	PG_RETURN_VOID();
 }
