@@ -305,6 +305,7 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 		cpu->until_ns = now + fl_completing_ns;
 		return 0;
 	}
+	r->completer = (__u32)bpf_get_current_pid_tgid();
 	r->outer = cpu->request;
 	cpu->request = where + 1;
 	return 0;
@@ -315,12 +316,22 @@ static __always_inline struct fl_request *request_completing(void)
 {
 	__u32 zero = 0;
 	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
+	struct fl_request *r;
 
 	if (!cpu || !cpu->request)
 		return 0;
-	if (fl_completing_ns && bpf_ktime_get_ns() > cpu->until_ns)
+	if (fl_completing_ns)
+		return bpf_ktime_get_ns() > cpu->until_ns ? 0 : request_at(cpu->request - 1);
+	r = request_at(cpu->request - 1);
+	if (!r)
 		return 0;
-	return request_at(cpu->request - 1);
+	if (!r->address || !r->end_ns) {
+		/* ended on another CPU (below): this place is free, or has been taken again */
+		cpu->request = 0;
+		return 0;
+	}
+	/* A worker that completes a request can be preempted: what runs then completes nothing. */
+	return r->completer == (__u32)bpf_get_current_pid_tgid() ? r : 0;
 }
 
 SEC("tp_btf/block_io_done")
@@ -328,15 +339,22 @@ int BPF_PROG(fl_io_done, struct request *rq)
 {
 	__u32 zero = 0;
 	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
-	struct fl_request *r;
+	struct fl_request *r = 0;
 
 	/* the middle act of a write with flushes, or the flush itself */
-	if (!cpu || !cpu->request || (rq->rq_flags & fl_flush_seq_mask))
+	if (!cpu || (rq->rq_flags & fl_flush_seq_mask))
 		return 0;
-	r = request_at(cpu->request - 1);
-	if (!r || r->address != (__u64)rq)
-		return 0; /* completed before we were attached */
-	cpu->request = r->outer;
+	if (cpu->request)
+		r = request_at(cpu->request - 1);
+	if (r && r->address == (__u64)rq) {
+		cpu->request = r->outer;
+	} else {
+		/* The worker that completed it has moved to another CPU meanwhile, or its completion was not seen. */
+		r = request_find((__u64)rq, 0);
+		if (!r)
+			return 0; /* completed before we were attached */
+		request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
+	}
 	r->address = 0;
 	return 0;
 }
