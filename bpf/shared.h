@@ -47,13 +47,6 @@ enum fl_wait {
 };
 #define FL_WAIT_ONE(wait) (1ull << ((wait)*16))
 
-/* What own requests leave of a sleep: nothing, one cause on one path (most sleeps), or a vector. */
-enum fl_rest {
-	FL_REST_NONE = 0,
-	FL_REST_ONE = 1,
-	FL_REST_VECTOR = 2,
-};
-
 /* Per slot, beside the public part. What a switch or a wake touches comes first, by cache lines. */
 struct fl_scratch {
 	fl_u64 off_at_ns;  /* switch-out that has no switch-in yet */
@@ -69,15 +62,13 @@ struct fl_scratch {
 	fl_u64 rest_sync_ns;
 	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
 	fl_u32 generation;
-	fl_u8 rest_form;      /* enum fl_rest */
+	fl_u8 has_rest;       /* rest_ns is filled */
 	fl_u8 began;          /* this sleep ended by a beginning of work */
 	fl_u8 kind;           /* enum fl_thread_kind */
 	fl_u8 pooled;         /* slot came from the pool */
 	fl_u32 waker_slot;    /* that explained the last sleep; 0: none */
 	fl_u32 device;        /* of the last own request */
-	fl_u8 rest_cause; /* FL_REST_ONE: all of it */
-	fl_u8 rest_path;
-	fl_u16 reserved16;
+	fl_u32 reserved32;
 
 	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
 	fl_u64 reserved[2];
