@@ -10,8 +10,8 @@ namespace flushlight {
 class Clock {
  public:
   virtual ~Clock() = default;
-  [[nodiscard]] virtual uint64_t now_ns() const = 0;   // CLOCK_MONOTONIC
-  [[nodiscard]] virtual int64_t unix_ns() const = 0;   // CLOCK_REALTIME
+  [[nodiscard]] virtual uint64_t now_ns() const = 0;  // CLOCK_MONOTONIC
+  [[nodiscard]] virtual int64_t unix_ns() const = 0;  // CLOCK_REALTIME
 
   // The wall-clock time of a point on the monotonic clock.
   [[nodiscard]] int64_t to_unix_ns(uint64_t monotonic_ns) const {

@@ -134,9 +134,7 @@ const std::vector<Setting> &settings() {
        [](V v, C *c) { return set_number<uint32_t>(v, 1, 4095, &c->slots_per_process_max); },
        [](const C &c) { return fmt::to_string(c.slots_per_process_max); }},
       {"rings.memory_max_bytes", "--ring-memory-max-bytes", true, "memory of all rings together at most",
-       [](V v, C *c) {
-         return set_number<uint64_t>(v, 1u << 20, 1ull << 40, &c->ring_memory_max_bytes);
-       },
+       [](V v, C *c) { return set_number<uint64_t>(v, 1u << 20, 1ull << 40, &c->ring_memory_max_bytes); },
        [](const C &c) { return fmt::to_string(c.ring_memory_max_bytes); }},
       {"statistics.statements_max", "--statements-max", true, "rows of the statements view at most",
        [](V v, C *c) { return set_number<uint32_t>(v, 100, 1'000'000, &c->statements_max); },
@@ -195,8 +193,7 @@ void apply_reloadable(const Config &from, Config *to) {
 Result<> set_config(const std::string &key, const std::string &value, Config *config) {
   const Setting *setting = find_setting(key);
   if (setting == nullptr) return Error{EINVAL, "there is no setting " + key};
-  if (auto result = setting->set(value, config); !result)
-    return Error{EINVAL, key + ": " + result.error().text};
+  if (auto result = setting->set(value, config); !result) return Error{EINVAL, key + ": " + result.error().text};
   return Ok{};
 }
 
@@ -204,8 +201,7 @@ Result<> check_config(const Config &config) {
   if (config.pool_slots >= config.ledger_slots)
     return Error{EINVAL, fmt::format("tracing.pool_slots ({}) must be less than tracing.ledger_slots ({})",
                                      config.pool_slots, config.ledger_slots)};
-  const uint64_t process_bytes =
-      uint64_t{config.slots_per_process_max} * (FL_RING_HEAD_BYTES + config.ring_data_bytes);
+  const uint64_t process_bytes = uint64_t{config.slots_per_process_max} * (FL_RING_HEAD_BYTES + config.ring_data_bytes);
   if (process_bytes > config.ring_memory_max_bytes)
     return Error{EINVAL, fmt::format("rings.memory_max_bytes ({}) is less than one process may take ({}): raise it, "
                                      "or lower rings.slots_per_process_max",

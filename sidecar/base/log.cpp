@@ -14,9 +14,8 @@ namespace {
 class JsonMessage final : public spdlog::custom_flag_formatter {
  public:
   void format(const spdlog::details::log_msg &message, const std::tm &, spdlog::memory_buf_t &out) override {
-    const std::string quoted =
-        nlohmann::json(std::string(message.payload.data(), message.payload.size()))
-            .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string quoted = nlohmann::json(std::string(message.payload.data(), message.payload.size()))
+                                   .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     out.append(quoted.data(), quoted.data() + quoted.size());
   }
   [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
@@ -35,8 +34,7 @@ void start_logging(const std::string &level, LogFormat format) {
                                                        spdlog::async_overflow_policy::overrun_oldest);
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
   if (format == LogFormat::kJson)
-    formatter->add_flag<JsonMessage>('*').set_pattern(
-        R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%*})");
+    formatter->add_flag<JsonMessage>('*').set_pattern(R"({"time":"%Y-%m-%dT%H:%M:%S.%e%z","level":"%l","message":%*})");
   else
     formatter->set_pattern("%Y-%m-%d %H:%M:%S.%e %l: %v");
   logger->set_formatter(std::move(formatter));

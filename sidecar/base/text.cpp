@@ -14,9 +14,9 @@ size_t sequence_bytes(std::string_view bytes) {
   const uint8_t first = at(0);
   if (first < 0x80) return 1;
   struct Form {
-    uint8_t low, high;      // of the first byte
-    size_t count;           // of all bytes
-    uint8_t low2, high2;    // of the second byte
+    uint8_t low, high;    // of the first byte
+    size_t count;         // of all bytes
+    uint8_t low2, high2;  // of the second byte
   };
   static constexpr Form kForms[] = {
       {0xc2, 0xdf, 2, 0x80, 0xbf}, {0xe0, 0xe0, 3, 0xa0, 0xbf}, {0xe1, 0xec, 3, 0x80, 0xbf},

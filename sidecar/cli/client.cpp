@@ -23,11 +23,16 @@ Cell to_cell(const flc_cell &from) {
 
 nlohmann::ordered_json to_json(const Cell &cell) {
   switch (cell.type) {
-    case FL_CELL_NULL: return nullptr;
-    case FL_CELL_INT: return cell.integer;
-    case FL_CELL_DOUBLE: return cell.real;
-    case FL_CELL_TEXT: return cell.text;
-    case FL_CELL_TIME: return utc_text(cell.integer);
+    case FL_CELL_NULL:
+      return nullptr;
+    case FL_CELL_INT:
+      return cell.integer;
+    case FL_CELL_DOUBLE:
+      return cell.real;
+    case FL_CELL_TEXT:
+      return cell.text;
+    case FL_CELL_TIME:
+      return utc_text(cell.integer);
   }
   return nullptr;
 }
@@ -52,11 +57,16 @@ double ViewTable::number(size_t row, std::string_view column) const {
 std::string ViewTable::text(size_t row, std::string_view column) const {
   const Cell &cell = at(row, column);
   switch (cell.type) {
-    case FL_CELL_NULL: return "";
-    case FL_CELL_INT: return fmt::to_string(cell.integer);
-    case FL_CELL_DOUBLE: return fmt::format("{:.1f}", cell.real);
-    case FL_CELL_TEXT: return cell.text;
-    case FL_CELL_TIME: return utc_text(cell.integer);
+    case FL_CELL_NULL:
+      return "";
+    case FL_CELL_INT:
+      return fmt::to_string(cell.integer);
+    case FL_CELL_DOUBLE:
+      return fmt::format("{:.1f}", cell.real);
+    case FL_CELL_TEXT:
+      return cell.text;
+    case FL_CELL_TIME:
+      return utc_text(cell.integer);
   }
   return "";
 }

@@ -27,7 +27,7 @@ class ViewTable {
 
   // The cell of a column; a NULL cell if there is no such column.
   [[nodiscard]] const Cell &at(size_t row, std::string_view column) const;
-  [[nodiscard]] double number(size_t row, std::string_view column) const;  // NULL: 0
+  [[nodiscard]] double number(size_t row, std::string_view column) const;     // NULL: 0
   [[nodiscard]] std::string text(size_t row, std::string_view column) const;  // NULL: empty
   // Highest first.
   void sort_by(std::string_view column);

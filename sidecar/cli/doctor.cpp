@@ -23,21 +23,31 @@ constexpr uint64_t kMemlockWanted = 256ull << 20;
 constexpr uint64_t kDescriptorsWanted = 4096;
 
 Feature kernel_built() {
-  return {"kernel side in this build", kernel_side_built(), false, kernel_side_built() ? "yes" : "built without it",
-          "no causes: commit times and digests only (tier B)", "build with libbpf-dev, clang and bpftool installed"};
+  return {"kernel side in this build",
+          kernel_side_built(),
+          false,
+          kernel_side_built() ? "yes" : "built without it",
+          "no causes: commit times and digests only (tier B)",
+          "build with libbpf-dev, clang and bpftool installed"};
 }
 
 Feature shared_memory() {
   const auto file = MemoryFile::create("flushlight-doctor", 4096, MemoryFile::Access::kReadOnlyThere);
-  return {"sealed shared memory (memfd)", static_cast<bool>(file), true, file ? "made and sealed" : file.error().text,
-          "nothing works: databases and daemon share memory through it", "kernel 3.17 or newer, memfd_create allowed by seccomp"};
+  return {"sealed shared memory (memfd)",
+          static_cast<bool>(file),
+          true,
+          file ? "made and sealed" : file.error().text,
+          "nothing works: databases and daemon share memory through it",
+          "kernel 3.17 or newer, memfd_create allowed by seccomp"};
 }
 
 Feature memory_lock() {
   rlimit limit{};
   (void)getrlimit(RLIMIT_MEMLOCK, &limit);
   const bool enough = geteuid() == 0 || limit.rlim_max == RLIM_INFINITY || limit.rlim_max >= kMemlockWanted;
-  return {"memory may be locked", enough, false,
+  return {"memory may be locked",
+          enough,
+          false,
           limit.rlim_max == RLIM_INFINITY ? "unlimited" : fmt::format("RLIMIT_MEMLOCK is {} bytes", limit.rlim_max),
           "under memory pressure a stalled disk can delay the views",
           "LimitMEMLOCK=infinity in the unit, or CAP_IPC_LOCK"};
@@ -46,17 +56,24 @@ Feature memory_lock() {
 Feature descriptors() {
   rlimit limit{};
   (void)getrlimit(RLIMIT_NOFILE, &limit);
-  return {"file descriptors", limit.rlim_max >= kDescriptorsWanted, false, fmt::format("at most {}", limit.rlim_max),
-          "PostgreSQL takes one for each session: further sessions stay unobserved", "LimitNOFILE=65536 in the unit"};
+  return {"file descriptors",
+          limit.rlim_max >= kDescriptorsWanted,
+          false,
+          fmt::format("at most {}", limit.rlim_max),
+          "PostgreSQL takes one for each session: further sessions stay unobserved",
+          "LimitNOFILE=65536 in the unit"};
 }
 
 Feature daemon_answers(const Connection &connection) {
   fl_command command{};
   command.code = FL_COMMAND_PING;
   const auto answered = run_command(connection, command);
-  return {"flushlightd answers", static_cast<bool>(answered), false,
+  return {"flushlightd answers",
+          static_cast<bool>(answered),
+          false,
           answered ? "on " + connection.socket_path : answered.error().text,
-          "no views, no statistics", "systemctl start flushlightd, or name its socket with --socket"};
+          "no views, no statistics",
+          "systemctl start flushlightd, or name its socket with --socket"};
 }
 
 // What a running daemon says about itself and its databases.
@@ -66,8 +83,9 @@ void add_health(const Connection &connection, std::vector<Feature> *features) {
   for (size_t row = 0; row < health->rows.size(); row++) {
     const std::string instance = health->text(row, "instance"), component = health->text(row, "component");
     const std::string state = health->text(row, "state");
-    features->push_back({instance.empty() ? "daemon: " + component : fmt::format("{} {}", component, instance), state == "ok",
-                         false, state + (health->text(row, "detail").empty() ? "" : ": " + health->text(row, "detail")),
+    features->push_back({instance.empty() ? "daemon: " + component : fmt::format("{} {}", component, instance),
+                         state == "ok", false,
+                         state + (health->text(row, "detail").empty() ? "" : ": " + health->text(row, "detail")),
                          "see the view health", "as the detail says"});
   }
   const bool any_instance = std::any_of(features->begin(), features->end(), [](const Feature &feature) {
@@ -97,7 +115,8 @@ void print_text(const std::vector<Feature> &features) {
     fmt::print("{:<7}  {:<{}}  fix:   {}\n", "", "", width, feature.remedy);
   }
   const auto missing = std::count_if(features.begin(), features.end(), [](const Feature &f) { return !f.present; });
-  const auto required = std::count_if(features.begin(), features.end(), [](const Feature &f) { return !f.present && f.required; });
+  const auto required =
+      std::count_if(features.begin(), features.end(), [](const Feature &f) { return !f.present && f.required; });
   fmt::print("\n{} of {} present; {} missing, of these {} required\n", features.size() - static_cast<size_t>(missing),
              features.size(), missing, required);
 }

@@ -68,7 +68,8 @@ std::string TextTable::to_string(size_t width) const {
   const auto line = [&](const auto &cell_of) {
     std::string one;
     for (size_t i = 0; i < heads_.size(); i++)
-      one += padded(cut_to_width(cell_of(i), widths[i]), widths[i], heads_[i].align) + (i + 1 < heads_.size() ? "  " : "");
+      one +=
+          padded(cut_to_width(cell_of(i), widths[i]), widths[i], heads_[i].align) + (i + 1 < heads_.size() ? "  " : "");
     while (!one.empty() && one.back() == ' ') one.pop_back();
     text += "  " + one + "\n";
   };

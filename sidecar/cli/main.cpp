@@ -21,9 +21,10 @@ int command(const Connection &connection, const fl_command &message, const char 
 }
 
 int run(int argc, char **argv) {
-  CLI::App app{"flushlight: where each millisecond of a commit went\n\n"
-               "Exit codes: 0 done; 1 failed (doctor: something optional is missing; status: something is not ok); "
-               "2 (doctor: something required is missing; status: no daemon); 64 wrong usage"};
+  CLI::App app{
+      "flushlight: where each millisecond of a commit went\n\n"
+      "Exit codes: 0 done; 1 failed (doctor: something optional is missing; status: something is not ok); "
+      "2 (doctor: something required is missing; status: no daemon); 64 wrong usage"};
   app.set_version_flag("--version", std::string("flushlight ") + kVersion);
   app.require_subcommand(1);
   ReportOptions options;

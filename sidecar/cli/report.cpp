@@ -79,14 +79,21 @@ void print_statements(ViewTable statements, size_t limit, bool recent) {
   print_bars(statements, kCauses, "Where the commit time went");
   print_bars(statements, kPaths, "Who did the work that was waited for");
   fmt::print("Statements with most commit time{}\n", span);
-  TextTable table({{"total", Align::kRight}, {"commits", Align::kRight}, {"p50 ms", Align::kRight}, {"p99 ms", Align::kRight},
-                   {"causes"}, {"database"}, {"user"}, {"query"}});
+  TextTable table({{"total", Align::kRight},
+                   {"commits", Align::kRight},
+                   {"p50 ms", Align::kRight},
+                   {"p99 ms", Align::kRight},
+                   {"causes"},
+                   {"database"},
+                   {"user"},
+                   {"query"}});
   for (size_t row = 0; row < std::min(limit, statements.rows.size()); row++) {
     std::string query = statements.text(row, "query");
     if (query.empty()) query = "digest " + statements.text(row, "queryid");
     table.add({duration_text(statements.number(row, "total_commit_ms")), statements.text(row, "commits"),
-               statements.text(row, "p50_commit_ms"), statements.text(row, "p99_commit_ms"), parts_text(statements, row, kCauses),
-               statements.text(row, "db_name"), statements.text(row, "user_name"), query});
+               statements.text(row, "p50_commit_ms"), statements.text(row, "p99_commit_ms"),
+               parts_text(statements, row, kCauses), statements.text(row, "db_name"), statements.text(row, "user_name"),
+               query});
   }
   fmt::print("{}\n", table.to_string(terminal_width()));
 }
@@ -111,13 +118,21 @@ void print_slow_commits(ViewTable commits, size_t limit) {
 void print_devices(const ViewTable &devices) {
   if (devices.rows.empty()) return;
   fmt::print("Devices\n");
-  TextTable table({{"name"}, {"flushes", Align::kRight}, {"flush p50", Align::kRight}, {"p99 ms", Align::kRight},
-                   {"writes", Align::kRight}, {"write p50", Align::kRight}, {"p99 ms", Align::kRight}, {"queue p99", Align::kRight},
-                   {"scheduler"}, {"cache"}, {"mounted at"}});
+  TextTable table({{"name"},
+                   {"flushes", Align::kRight},
+                   {"flush p50", Align::kRight},
+                   {"p99 ms", Align::kRight},
+                   {"writes", Align::kRight},
+                   {"write p50", Align::kRight},
+                   {"p99 ms", Align::kRight},
+                   {"queue p99", Align::kRight},
+                   {"scheduler"},
+                   {"cache"},
+                   {"mounted at"}});
   for (size_t row = 0; row < devices.rows.size(); row++) {
     std::vector<std::string> cells;
-    for (const char *column : {"name", "flushes", "flush_p50_ms", "flush_p99_ms", "writes", "write_p50_ms", "write_p99_ms",
-                               "queue_p99_ms", "scheduler", "write_cache", "mount_point"})
+    for (const char *column : {"name", "flushes", "flush_p50_ms", "flush_p99_ms", "writes", "write_p50_ms",
+                               "write_p99_ms", "queue_p99_ms", "scheduler", "write_cache", "mount_point"})
       cells.push_back(devices.text(row, column));
     table.add(std::move(cells));
   }
@@ -126,19 +141,24 @@ void print_devices(const ViewTable &devices) {
 
 void print_health(const ViewTable &health) {
   fmt::print("Health\n");
-  TextTable table({{"component"}, {"instance"}, {"state"}, {"tier"}, {"coverage", Align::kRight}, {"lost", Align::kRight},
+  TextTable table({{"component"},
+                   {"instance"},
+                   {"state"},
+                   {"tier"},
+                   {"coverage", Align::kRight},
+                   {"lost", Align::kRight},
                    {"CPU %", Align::kRight}});
   for (size_t row = 0; row < health.rows.size(); row++) {
     const Cell &coverage = health.at(row, "coverage"), &cost = health.at(row, "cost_percent");
-    table.add({health.text(row, "component"), health.text(row, "instance"), health.text(row, "state"), health.text(row, "tier"),
-               coverage.type == FL_CELL_NULL ? "" : fmt::format("{:.3f}", coverage.real), health.text(row, "lost"),
-               cost.type == FL_CELL_NULL ? "" : fmt::format("{:.2f}", cost.real)});
+    table.add({health.text(row, "component"), health.text(row, "instance"), health.text(row, "state"),
+               health.text(row, "tier"), coverage.type == FL_CELL_NULL ? "" : fmt::format("{:.3f}", coverage.real),
+               health.text(row, "lost"), cost.type == FL_CELL_NULL ? "" : fmt::format("{:.2f}", cost.real)});
   }
   fmt::print("{}", table.to_string(terminal_width()));
   for (size_t row = 0; row < health.rows.size(); row++)  // in full: this is what there is to act on
     if (const std::string detail = health.text(row, "detail"); !detail.empty())
-      fmt::print("  {}{}{}: {}\n", health.text(row, "component"), health.at(row, "instance").type == FL_CELL_NULL ? "" : " ",
-                 health.text(row, "instance"), detail);
+      fmt::print("  {}{}{}: {}\n", health.text(row, "component"),
+                 health.at(row, "instance").type == FL_CELL_NULL ? "" : " ", health.text(row, "instance"), detail);
   fmt::print("\n");
 }
 
@@ -152,8 +172,9 @@ int fail(const Error &error) {
 int report(const ReportOptions &options) {
   const std::string_view statements_view = options.recent ? "statements_recent" : "statements";
   std::vector<ViewTable> tables;
-  for (const std::string_view view : {statements_view, std::string_view("slow_commits"), std::string_view("devices"),
-                                      std::string_view("threads"), std::string_view("statements_info"), std::string_view("health")}) {
+  for (const std::string_view view :
+       {statements_view, std::string_view("slow_commits"), std::string_view("devices"), std::string_view("threads"),
+        std::string_view("statements_info"), std::string_view("health")}) {
     auto table = fetch_view(options.connection, view);
     if (!table) return fail(table.error());
     tables.push_back(std::move(*table));

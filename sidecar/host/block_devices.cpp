@@ -39,9 +39,9 @@ std::optional<uint32_t> to_device(const std::string &text) {
 
 std::string transport_of(const std::string &name) {
   static constexpr std::pair<const char *, const char *> kPrefixes[] = {
-      {"nvme", "nvme"}, {"vd", "virtio"}, {"sd", "scsi"}, {"loop", "loop"}, {"dm-", "dm"},     {"md", "md"},
-      {"mmcblk", "mmc"}, {"xvd", "xen"},  {"nbd", "nbd"}, {"rbd", "rbd"},   {"bcache", "bcache"}, {"zram", "zram"},
-      {"ram", "ram"}};
+      {"nvme", "nvme"},     {"vd", "virtio"},  {"sd", "scsi"}, {"loop", "loop"}, {"dm-", "dm"},
+      {"md", "md"},         {"mmcblk", "mmc"}, {"xvd", "xen"}, {"nbd", "nbd"},   {"rbd", "rbd"},
+      {"bcache", "bcache"}, {"zram", "zram"},  {"ram", "ram"}};
   for (const auto &[prefix, transport] : kPrefixes)
     if (name.starts_with(prefix)) return transport;
   return "";
@@ -65,9 +65,9 @@ BlockDevice read_device(const fs::path &folder, uint32_t number) {
   device.scheduler = active_choice(read_line(queue / "scheduler"));
   device.write_cache = read_line(queue / "write_cache");
   static constexpr std::pair<const char *, std::optional<int64_t> BlockDevice::*> kNumbers[] = {
-      {"nr_requests", &BlockDevice::nr_requests},     {"nomerges", &BlockDevice::nomerges},
-      {"rq_affinity", &BlockDevice::rq_affinity},     {"read_ahead_kb", &BlockDevice::read_ahead_kb},
-      {"rotational", &BlockDevice::rotational},       {"fua", &BlockDevice::fua},
+      {"nr_requests", &BlockDevice::nr_requests}, {"nomerges", &BlockDevice::nomerges},
+      {"rq_affinity", &BlockDevice::rq_affinity}, {"read_ahead_kb", &BlockDevice::read_ahead_kb},
+      {"rotational", &BlockDevice::rotational},   {"fua", &BlockDevice::fua},
       {"wbt_lat_usec", &BlockDevice::wbt_lat_us}};
   for (const auto &[file, member] : kNumbers) device.*member = to_number(read_line(queue / file));
   device.inflight = read_inflight(folder / "inflight");

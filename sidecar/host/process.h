@@ -8,8 +8,8 @@
 namespace flushlight {
 
 struct ThreadFacts {
-  std::string name;    // empty: not visible here (another PID namespace) or gone
-  uint32_t parent = 0; // process id of the parent
+  std::string name;     // empty: not visible here (another PID namespace) or gone
+  uint32_t parent = 0;  // process id of the parent
 };
 ThreadFacts read_thread_facts(uint32_t tid);
 

@@ -29,22 +29,23 @@ Result<Instance *> Intake::find_or_add_instance(const fl_hello &hello, uid_t pee
     return Error{EPROTO, fmt::format("HELLO names engine {}, which this daemon does not know", hello.engine)};
   const auto found = instances_.find(name);
   if (found == instances_.end() && instances_.size() >= kInstancesMax)
-    return Error{EAGAIN, fmt::format("{} instances have attached since the daemon's start: restart it", kInstancesMax)};
+    return Error{EAGAIN, fmt::format("{} instances are attached: there is no room for more", kInstancesMax)};
   Instance *instance = nullptr;
   if (found == instances_.end()) {
     auto added = std::make_unique<Instance>();
-    added->id = static_cast<uint32_t>(instances_.size() + 1);
+    added->id = ++last_id_;
     added->name = name;
     added->owner = peer;
     instance = added.get();
     instances_.emplace(name, std::move(added));
-    by_id_.push_back(instance);
+    by_id_[instance->id] = instance;
   } else {
     instance = found->second.get();
     if (instance->owner != peer && instance->attached > 0) {
       instance->not_attached++;
-      return Error{EACCES, fmt::format("processes of user {} already use the instance name '{}'; give this server another",
-                                       instance->owner, name)};
+      return Error{EACCES,
+                   fmt::format("processes of user {} already use the instance name '{}'; give this server another",
+                               instance->owner, name)};
     }
     instance->owner = peer;
   }
@@ -63,8 +64,9 @@ Result<Lease *> Intake::attach(Instance *instance, uint32_t slots, const kernel:
   const size_t bytes = ring_bytes * slots;
   if (memory_bytes_ + bytes > limits_.memory_max_bytes) {
     instance->not_attached++;
-    return Error{EAGAIN, fmt::format("the rings of all processes would take {} bytes, more than rings.memory_max_bytes ({})",
-                                     memory_bytes_ + bytes, limits_.memory_max_bytes)};
+    return Error{EAGAIN,
+                 fmt::format("the rings of all processes would take {} bytes, more than rings.memory_max_bytes ({})",
+                             memory_bytes_ + bytes, limits_.memory_max_bytes)};
   }
   auto memory = MemoryFile::create("flushlight-rings", bytes, MemoryFile::Access::kShared);
   if (!memory) {
@@ -82,6 +84,7 @@ void Intake::detach(Lease *lease) {
   lease->drain(&context_);
   Instance &instance = lease->instance();
   instance.attached--;
+  instance.detached_ns = context_.clock.now_ns();
   if (lease->traced()) instance.traced--;
   memory_bytes_ -= lease->memory_bytes();
   leases_.remove_if([lease](const auto &held) { return held.get() == lease; });
@@ -114,6 +117,26 @@ const Instance *Intake::instance(const std::string &name) const {
   return found == instances_.end() ? nullptr : found->second.get();
 }
 
-const Instance *Intake::instance(uint32_t id) const { return id >= 1 && id <= by_id_.size() ? by_id_[id - 1] : nullptr; }
+const Instance *Intake::instance(uint32_t id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+const Instance *Intake::superfluous_instance(const std::string &wanted) const {
+  if (instances_.size() < kInstancesMax || instances_.contains(wanted)) return nullptr;
+  const Instance *oldest = nullptr;
+  for (const auto &[name, instance] : instances_)
+    if (instance->attached == 0 && (oldest == nullptr || instance->detached_ns < oldest->detached_ns))
+      oldest = instance.get();
+  return oldest;
+}
+
+void Intake::forget(uint32_t id) {
+  const auto found = by_id_.find(id);
+  if (found == by_id_.end()) return;
+  const std::string name = found->second->name;
+  by_id_.erase(found);
+  instances_.erase(name);
+}
 
 }  // namespace flushlight

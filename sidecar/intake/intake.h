@@ -21,6 +21,10 @@ class Intake {
  public:
   Intake(const Clock &clock, SymbolTable &symbols, RecordSink &sink, IntakeLimits limits);
 
+  // The instance to forget before another can be named: the table is full, and this one has no process for longest.
+  // nullptr: there is room, or none can go.
+  [[nodiscard]] const Instance *superfluous_instance(const std::string &wanted) const;
+  void forget(uint32_t instance);
   // The instance that a process names; refuses a name that another user's processes hold.
   Result<Instance *> find_or_add_instance(const fl_hello &hello, uid_t peer);
   // Memory for `slots` threads. `range` as granted by the kernel side, or empty.
@@ -49,8 +53,9 @@ class Intake {
 
   Lease::Context context_;
   IntakeLimits limits_;
-  std::map<std::string, std::unique_ptr<Instance>> instances_;  // never forgotten while the daemon lives
-  std::vector<const Instance *> by_id_;  // id 1 first
+  std::map<std::string, std::unique_ptr<Instance>> instances_;
+  std::unordered_map<uint32_t, const Instance *> by_id_;
+  uint32_t last_id_ = 0;  // ids are never used twice
   std::list<std::unique_ptr<Lease>> leases_;
   uint64_t memory_bytes_ = 0;
   uint64_t interval_ns_;

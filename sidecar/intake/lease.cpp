@@ -86,8 +86,8 @@ void Lease::introduce(const RecordView &view) {
       instance_->bad_records++;
       return;
     }
-    texts[i] = sanitize_utf8({reinterpret_cast<const char *>(view.bytes.data()) + offset, lengths[i]},
-                             FL_NAME_BYTES_MAX);
+    texts[i] =
+        sanitize_utf8({reinterpret_cast<const char *>(view.bytes.data()) + offset, lengths[i]}, FL_NAME_BYTES_MAX);
     offset += lengths[i];
   }
   if (sessions_.size() >= kSessionsMax && !sessions_.contains(record.session_id)) {
@@ -112,9 +112,8 @@ void Lease::take_text(const RecordView &view) {
     instance_->bad_records++;
     return;
   }
-  const std::string text =
-      sanitize_utf8({reinterpret_cast<const char *>(view.bytes.data()) + sizeof record, record.text_length},
-                    FL_TEXT_BYTES_MAX);
+  const std::string text = sanitize_utf8(
+      {reinterpret_cast<const char *>(view.bytes.data()) + sizeof record, record.text_length}, FL_TEXT_BYTES_MAX);
   context_->sink.on_text(*instance_, record.queryid, text, (record.flags & FL_TEXT_TRUNCATED) != 0);
 }
 

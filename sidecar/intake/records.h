@@ -17,8 +17,9 @@ struct Instance {
   uint32_t engine = 0;  // enum fl_engine of the last attachment
   std::string engine_version, client_version;
   uid_t owner = 0;
-  uint32_t attached = 0;  // processes now
-  uint32_t traced = 0;    // of these, with a range of ledger slots
+  uint32_t attached = 0;     // processes now
+  uint64_t detached_ns = 0;  // when the last one left
+  uint32_t traced = 0;       // of these, with a range of ledger slots
 
   // Ever-growing counts.
   uint64_t records = 0;
@@ -30,7 +31,7 @@ struct Instance {
   uint64_t commits_seen = 0;      // the engine's hooks saw
   uint64_t commits_recorded = 0;  // reached us
   uint64_t commits_accounted = 0;
-  uint64_t not_attached = 0;      // attachments refused or left without a ledger range
+  uint64_t not_attached = 0;  // attachments refused or left without a ledger range
 
   [[nodiscard]] bool is(fl_engine wanted) const { return engine == wanted; }
 };

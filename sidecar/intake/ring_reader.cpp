@@ -28,12 +28,18 @@ uint64_t growth(uint64_t now, uint64_t *last, uint64_t *bad) {
 // Smallest size of a record of each type; 0: type unknown.
 uint32_t smallest_bytes(uint16_t type) {
   switch (type) {
-    case FL_RECORD_SESSION: return sizeof(fl_record_session);
-    case FL_RECORD_TEXT: return sizeof(fl_record_text);
-    case FL_RECORD_STATEMENT: return sizeof(fl_record_statement);
-    case FL_RECORD_COMMIT: return sizeof(fl_record_commit);
-    case FL_RECORD_SESSION_END: return sizeof(fl_record_session_end);
-    default: return 0;
+    case FL_RECORD_SESSION:
+      return sizeof(fl_record_session);
+    case FL_RECORD_TEXT:
+      return sizeof(fl_record_text);
+    case FL_RECORD_STATEMENT:
+      return sizeof(fl_record_statement);
+    case FL_RECORD_COMMIT:
+      return sizeof(fl_record_commit);
+    case FL_RECORD_SESSION_END:
+      return sizeof(fl_record_session_end);
+    default:
+      return 0;
   }
 }
 

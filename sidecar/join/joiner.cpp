@@ -48,8 +48,7 @@ void Joiner::on_commit(const Instance &instance, const SessionInfo &session, con
                      instance,
                      session,
                      record};
-  if (event.has_cause)
-    event.cause = make_key(instance, session, record.cause_queryid, FL_KIND_STATEMENT, false);
+  if (event.has_cause) event.cause = make_key(instance, session, record.cause_queryid, FL_KIND_STATEMENT, false);
   sink_.on_commit(event);
 }
 

@@ -13,8 +13,7 @@ class Joiner final : public RecordSink {
   void keep_texts(bool keep);
 
   void on_text(const Instance &instance, uint64_t queryid, std::string_view text, bool truncated) override;
-  void on_statement(const Instance &instance, const SessionInfo &session,
-                    const fl_record_statement &record) override;
+  void on_statement(const Instance &instance, const SessionInfo &session, const fl_record_statement &record) override;
   void on_commit(const Instance &instance, const SessionInfo &session, const fl_record_commit &record) override;
 
  private:

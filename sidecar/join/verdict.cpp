@@ -96,12 +96,10 @@ int largest_path(std::span<const uint64_t, FL_VECTOR_COUNT> vector_ns) {
 }
 
 std::string verdict(uint64_t duration_ns, std::span<const uint64_t, FL_VECTOR_COUNT> vector_ns, bool accounted) {
-  if (!accounted)
-    return fmt::format("{:.1f} ms: what it waited for was not observed (see health)", ms(duration_ns));
+  if (!accounted) return fmt::format("{:.1f} ms: what it waited for was not observed (see health)", ms(duration_ns));
   const int top = largest_cause(vector_ns);
   const CauseWords &words = kCauseWords[top];
-  std::string sentence =
-      fmt::format("{:.1f} of {:.1f} ms: {}", ms(vector_ns[top]), ms(duration_ns), words.words);
+  std::string sentence = fmt::format("{:.1f} of {:.1f} ms: {}", ms(vector_ns[top]), ms(duration_ns), words.words);
   if (words.by_path) sentence += path_part(vector_ns);
 
   std::array<uint64_t, FL_CAUSE_COUNT> others{};

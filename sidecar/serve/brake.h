@@ -16,13 +16,12 @@ class Brake {
   static constexpr uint64_t kPatienceNs = 10'000'000'000;
 
   // About once a second. costs: empty without tracing. True: now, switch off.
-  bool sample(uint64_t now_ns, uint64_t own_cpu_ns, const std::vector<kernel::ProgramCost> &costs,
-              double max_percent);
+  bool sample(uint64_t now_ns, uint64_t own_cpu_ns, const std::vector<kernel::ProgramCost> &costs, double max_percent);
   // After a switch: what was before counts no longer.
   void forget();
 
   // Of one CPU; nothing until measured.
-  [[nodiscard]] std::optional<double> own_percent() const { return own_percent_; }       // over ten seconds
+  [[nodiscard]] std::optional<double> own_percent() const { return own_percent_; }        // over ten seconds
   [[nodiscard]] std::optional<double> kernel_percent() const { return kernel_percent_; }  // of the last sample
   // The kernel's run statistics should be on all the time: the limit is near.
   [[nodiscard]] bool wants_measuring(double max_percent) const;

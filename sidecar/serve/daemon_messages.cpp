@@ -40,10 +40,13 @@ void Daemon::on_message(Connection &connection, std::span<const std::byte> bytes
   for (const Kind &kind : kKinds) {
     if (head.type != kind.type) continue;
     if (bytes.size() < kind.bytes)
-      return refuse(connection, EPROTO, fmt::format("a message of type {} needs {} bytes, this one has {}", kind.type, kind.bytes, bytes.size()));
+      return refuse(
+          connection, EPROTO,
+          fmt::format("a message of type {} needs {} bytes, this one has {}", kind.type, kind.bytes, bytes.size()));
     return (this->*kind.handle)(connection, bytes);
   }
-  refuse(connection, EPROTO, fmt::format("messages of type {} are not known here (protocol version {})", head.type, FL_PROTOCOL_VERSION));
+  refuse(connection, EPROTO,
+         fmt::format("messages of type {} are not known here (protocol version {})", head.type, FL_PROTOCOL_VERSION));
 }
 
 void Daemon::refuse(Connection &connection, uint32_t status, const std::string &text) {
@@ -56,7 +59,8 @@ void Daemon::refuse(Connection &connection, uint32_t status, const std::string &
 void Daemon::reply(Connection &connection, std::vector<Packet> packets) {
   if (server_.send(connection, std::move(packets))) return;
   // Too much waits to be read. The refusal itself is small; if even that does not fit, the connection goes.
-  if (!server_.send(connection, {make_end(FL_MESSAGE_END, EAGAIN, 0, "the daemon is busy with other answers: try again")}))
+  if (!server_.send(connection,
+                    {make_end(FL_MESSAGE_END, EAGAIN, 0, "the daemon is busy with other answers: try again")}))
     server_.close_when_sent(connection);
 }
 
@@ -67,6 +71,10 @@ void Daemon::on_hello(Connection &connection, std::span<const std::byte> bytes) 
 }
 
 Result<> Daemon::welcome(Connection &connection, const fl_hello &hello) {
+  if (const Instance *old = intake_.superfluous_instance(field_text(hello.instance))) {
+    statistics_.reset({.instance = old->id});
+    intake_.forget(old->id);
+  }
   auto instance = intake_.find_or_add_instance(hello, connection.peer_uid);
   if (!instance) return instance.error();
   fl_hello asked = hello;
@@ -144,8 +152,9 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
   intake_.drain();  // read your writes
   const std::string user_name = field_text(query.user_name);
   const auto devices = facts_.latest();
-  const ViewContext context{clock_,          statistics_, intake_, texts_, symbols_, kernel_.get(), *devices, state_, *instance,
-                            (query.flags & FL_QUERY_SEE_ALL) != 0, user_name};
+  const ViewContext context{clock_,        statistics_, intake_, texts_,    symbols_,
+                            kernel_.get(), *devices,    state_,  *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
+                            user_name};
   RowsWriter writer;
   view->run(context, columns, &writer);
   const uint32_t rows = writer.rows();
@@ -156,8 +165,9 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
 
 void Daemon::on_command(Connection &connection, std::span<const std::byte> bytes) {
   const auto result = run_command(connection, copy_of<fl_command>(bytes));
-  reply(connection, {result ? make_end(FL_MESSAGE_END, 0, 0, "")
-                            : make_end(FL_MESSAGE_END, static_cast<uint32_t>(result.error().code), 0, result.error().text)});
+  reply(connection,
+        {result ? make_end(FL_MESSAGE_END, 0, 0, "")
+                : make_end(FL_MESSAGE_END, static_cast<uint32_t>(result.error().code), 0, result.error().text)});
 }
 
 Result<> Daemon::run_command(const Connection &connection, const fl_command &command) {
@@ -166,23 +176,26 @@ Result<> Daemon::run_command(const Connection &connection, const fl_command &com
     return Error{EACCES, "only root and the daemon's own user may switch flushlight off and on"};
   };
   switch (command.code) {
-    case FL_COMMAND_PING: return Ok{};
+    case FL_COMMAND_PING:
+      return Ok{};
     case FL_COMMAND_OFF:
     case FL_COMMAND_ON:
       if (auto allowed = only_owner(); !allowed) return allowed;
       set_off(command.code == FL_COMMAND_OFF,
-              fmt::format("switched off by `flushlight off` (user {}); `flushlight on` switches it on again", connection.peer_uid));
+              fmt::format("switched off by `flushlight off` (user {}); `flushlight on` switches it on again",
+                          connection.peer_uid));
       return Ok{};
     case FL_COMMAND_RESET: {
       const auto instance = instance_for(connection, field_text(command.instance));
       if (!instance) return instance.error();
       if (*instance == ViewContext::kNoInstance) return Ok{};  // nothing is known of it: nothing to forget
       intake_.drain();
-      statistics_.reset({*instance, command.userid, command.dbid, command.queryid,
-                         (command.flags & FL_RESET_MINMAX_ONLY) != 0});
+      statistics_.reset(
+          {*instance, command.userid, command.dbid, command.queryid, (command.flags & FL_RESET_MINMAX_ONLY) != 0});
       return Ok{};
     }
-    default: return Error{EPROTO, fmt::format("command {} is not known in this version of flushlightd", command.code)};
+    default:
+      return Error{EPROTO, fmt::format("command {} is not known in this version of flushlightd", command.code)};
   }
 }
 

@@ -35,10 +35,15 @@ Packet make_end(fl_message_type type, uint32_t status, uint32_t rows, std::strin
 void RowsWriter::put(const Cell &cell) {
   row_.push_back(static_cast<char>(cell.type));
   switch (cell.type) {
-    case FL_CELL_NULL: break;
+    case FL_CELL_NULL:
+      break;
     case FL_CELL_INT:
-    case FL_CELL_TIME: append(cell.integer, &row_); break;
-    case FL_CELL_DOUBLE: append(cell.real, &row_); break;
+    case FL_CELL_TIME:
+      append(cell.integer, &row_);
+      break;
+    case FL_CELL_DOUBLE:
+      append(cell.real, &row_);
+      break;
     case FL_CELL_TEXT: {
       const std::string_view text = std::string_view(cell.text).substr(0, kTextBytesMax);
       append(static_cast<fl_u32>(text.size()), &row_);

@@ -31,7 +31,7 @@ class RowsWriter {
   void close_packet();
 
   std::vector<Packet> done_;
-  Packet current_;      // with room for the head
+  Packet current_;  // with room for the head
   uint32_t in_current_ = 0;
   std::string row_;
   uint32_t rows_ = 0;

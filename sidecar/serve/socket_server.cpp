@@ -30,12 +30,13 @@ sockaddr_un make_address(const std::string &path) {
 bool somebody_listens(const std::string &path) {
   const sockaddr_un address = make_address(path);
   const UniqueFd probe(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  return probe && (connect(probe.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0 ||
-                   errno == EAGAIN);
+  return probe &&
+         (connect(probe.get(), reinterpret_cast<const sockaddr *>(&address), sizeof address) == 0 || errno == EAGAIN);
 }
 
 Error already_running(const std::string &path) {
-  return Error{EADDRINUSE, fmt::format("another flushlightd serves {}: stop it first, or give this one another --socket", path)};
+  return Error{EADDRINUSE,
+               fmt::format("another flushlightd serves {}: stop it first, or give this one another --socket", path)};
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ Result<> SocketServer::lock(const std::string &path) {
       return already_running(path);
     }
     // A daemon that stops removes the file: is the one that we locked still the one with the name?
-    struct stat named{}, held{};
+    struct stat named {
+    }, held{};
     if (stat(lock_path.c_str(), &named) == 0 && fstat(lock_.get(), &held) == 0 && named.st_ino == held.st_ino)
       return Ok{};
   }
@@ -67,9 +69,10 @@ Result<> SocketServer::open(const std::string &path, mode_t mode) {
   path_ = path;
   if (auto locked = lock(path); !locked) return locked;
   if (somebody_listens(path)) return already_running(path);
-  struct stat status{};
+  struct stat status {};
   if (lstat(path.c_str(), &status) == 0) {
-    if (!S_ISSOCK(status.st_mode)) return Error{EEXIST, path + " exists and is not a socket: remove it, or choose another --socket"};
+    if (!S_ISSOCK(status.st_mode))
+      return Error{EEXIST, path + " exists and is not a socket: remove it, or choose another --socket"};
     if (unlink(path.c_str()) != 0) return system_error(errno, "removing the stale socket " + path);
   }
   UniqueFd fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
@@ -80,6 +83,7 @@ Result<> SocketServer::open(const std::string &path, mode_t mode) {
   if (chmod(path.c_str(), mode) != 0 || listen(fd.get(), kBacklog) != 0)
     return system_error(errno, "opening the socket " + path);
   listen_ = std::move(fd);
+  reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   epoll_.reset(epoll_create1(EPOLL_CLOEXEC));
   epoll_event event{EPOLLIN, {.fd = listen_.get()}};
   if (!epoll_ || epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, listen_.get(), &event) != 0)
@@ -95,6 +99,10 @@ Result<> SocketServer::watch(int fd) {
 }
 
 bool SocketServer::step(int wait_ms) {
+  if (accept_again_ns_ != 0 && clock_.now_ns() >= accept_again_ns_) {
+    accept_again_ns_ = 0;
+    listen_for(EPOLLIN);
+  }
   std::array<epoll_event, kEventsPerStep> events;
   const int count = epoll_wait(epoll_.get(), events.data(), events.size(), wait_ms);
   bool accept = false, watched = false;
@@ -116,16 +124,30 @@ bool SocketServer::step(int wait_ms) {
   return watched;
 }
 
+void SocketServer::listen_for(uint32_t events) {
+  epoll_event event{events, {.fd = listen_.get()}};
+  (void)epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listen_.get(), &event);
+}
+
+// True: somebody was answered.
+bool SocketServer::refuse_for_want_of_descriptors() {
+  counts_.refused_connections++;
+  reserve_.reset();
+  const UniqueFd fd(accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+  if (fd) refuse(fd.get(), EAGAIN, "flushlightd has no file descriptors left: raise LimitNOFILE in its unit");
+  return static_cast<bool>(fd);
+}
+
 void SocketServer::accept_all() {
-  if (clock_.now_ns() < accept_again_ns_) return;
   for (int i = 0; i < kAcceptsPerStep; i++) {
     UniqueFd fd(accept4(listen_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (!fd) {
-      if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
-        counts_.refused_connections++;
-        accept_again_ns_ = clock_.now_ns() + kAcceptPauseNs;
-      }
-      return;
+      if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return;
+      const bool answered = refuse_for_want_of_descriptors();
+      reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (answered) continue;
+      accept_again_ns_ = clock_.now_ns() + kAcceptPauseNs;  // else the ready socket would keep us busy
+      return listen_for(0);
     }
     ucred peer{};
     socklen_t length = sizeof peer;
@@ -179,7 +201,8 @@ bool SocketServer::send(Connection &connection, std::vector<Packet> packets) {
   return true;
 }
 
-Result<> SocketServer::send_descriptors(Connection &connection, const Packet &packet, std::span<const int> descriptors) {
+Result<> SocketServer::send_descriptors(Connection &connection, const Packet &packet,
+                                        std::span<const int> descriptors) {
   iovec part{const_cast<char *>(packet.data()), packet.size()};
   alignas(cmsghdr) char control[CMSG_SPACE(4 * sizeof(int))] = {};
   msghdr message{};

@@ -50,9 +50,9 @@ struct ServerCounts {
 
 class SocketServer {
  public:
-  static constexpr size_t kOutBytesMax = 128u << 20;       // of all connections
+  static constexpr size_t kOutBytesMax = 128u << 20;          // of all connections
   static constexpr uint64_t kReadDeadlineNs = 5'000'000'000;  // for a client to read its answer
-  static constexpr uint64_t kIdleNs = 30'000'000'000;      // without a lease
+  static constexpr uint64_t kIdleNs = 30'000'000'000;         // without a lease
 
   SocketServer(const Clock &clock, ServerHandler &handler) : clock_(clock), handler_(handler) {}
   ~SocketServer();
@@ -80,6 +80,8 @@ class SocketServer {
  private:
   Result<> lock(const std::string &path);
   void accept_all();
+  bool refuse_for_want_of_descriptors();
+  void listen_for(uint32_t events);
   void refuse(int fd, uint32_t status, const std::string &text);
   void receive(Connection &connection);
   void flush(Connection &connection);
@@ -94,7 +96,8 @@ class SocketServer {
   int watched_ = -1;
   std::map<int, std::unique_ptr<Connection>> connections_;
   size_t out_bytes_ = 0;
-  uint64_t accept_again_ns_ = 0;  // out of descriptors: not before
+  UniqueFd reserve_;              // given up for a moment to refuse when there are no descriptors left
+  uint64_t accept_again_ns_ = 0;  // not 0: even that failed; not before
   ServerCounts counts_;
   std::vector<std::byte> buffer_ = std::vector<std::byte>(FL_PACKET_BYTES_MAX);
 };

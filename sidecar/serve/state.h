@@ -14,13 +14,13 @@ struct DaemonState {
   bool tracing_wanted = true;  // by configuration
   std::string tracing_error;   // why there is no kernel side; empty: there is one
   std::string memory_lock_error;
-  std::optional<double> own_cpu_percent;   // over the last ten seconds, of one CPU
+  std::optional<double> own_cpu_percent;  // over the last ten seconds, of one CPU
   std::optional<double> kernel_cpu_percent;
   double max_cpu_percent = 0;
-  uint64_t refused_peers = 0;      // connections of users that are not allowed
-  uint64_t refused_messages = 0;   // that made no sense
+  uint64_t refused_peers = 0;        // connections of users that are not allowed
+  uint64_t refused_messages = 0;     // that made no sense
   uint64_t refused_connections = 0;  // over the limit
-  uint64_t dropped_readers = 0;    // that did not read their answer in time
+  uint64_t dropped_readers = 0;      // that did not read their answer in time
 };
 
 }  // namespace flushlight

@@ -31,7 +31,7 @@ struct ViewContext {
   const DaemonState &state;
 
   // The asker.
-  uint32_t instance = 0;      // 0: all; kNoInstance: one that we have never heard of
+  uint32_t instance = 0;  // 0: all; kNoInstance: one that we have never heard of
   bool see_all = false;
   std::string_view user_name;
 

@@ -54,10 +54,10 @@ std::vector<Column<DeviceRow>> device_columns() {
   for (const auto &[name, member] : kTexts)
     columns.push_back({name, [member = member](const DeviceRow &r, auto &) { return text_or_null(r.facts.*member); }});
   static constexpr std::pair<std::string_view, std::optional<int64_t> BlockDevice::*> kNumbers[] = {
-      {"nr_requests", &BlockDevice::nr_requests},     {"nomerges", &BlockDevice::nomerges},
-      {"rq_affinity", &BlockDevice::rq_affinity},     {"read_ahead_kb", &BlockDevice::read_ahead_kb},
-      {"rotational", &BlockDevice::rotational},       {"fua", &BlockDevice::fua},
-      {"wbt_lat_us", &BlockDevice::wbt_lat_us},       {"inflight", &BlockDevice::inflight}};
+      {"nr_requests", &BlockDevice::nr_requests}, {"nomerges", &BlockDevice::nomerges},
+      {"rq_affinity", &BlockDevice::rq_affinity}, {"read_ahead_kb", &BlockDevice::read_ahead_kb},
+      {"rotational", &BlockDevice::rotational},   {"fua", &BlockDevice::fua},
+      {"wbt_lat_us", &BlockDevice::wbt_lat_us},   {"inflight", &BlockDevice::inflight}};
   for (const auto &[name, member] : kNumbers)
     columns.push_back({name, [member = member](const DeviceRow &r, auto &) { return int_or_null(r.facts.*member); }});
   struct Timed {
@@ -70,8 +70,10 @@ std::vector<Column<DeviceRow>> device_columns() {
   for (const Timed &timed : kTimed) {
     const Operation operation = timed.operation;
     columns.push_back({timed.count, [operation](const DeviceRow &r, auto &) { return requests(r, operation); }});
-    columns.push_back({timed.p50, [operation](const DeviceRow &r, auto &) { return percentile(histogram(r, operation), 0.5); }});
-    columns.push_back({timed.p99, [operation](const DeviceRow &r, auto &) { return percentile(histogram(r, operation), 0.99); }});
+    columns.push_back(
+        {timed.p50, [operation](const DeviceRow &r, auto &) { return percentile(histogram(r, operation), 0.5); }});
+    columns.push_back(
+        {timed.p99, [operation](const DeviceRow &r, auto &) { return percentile(histogram(r, operation), 0.99); }});
   }
   columns.push_back({"queue_p50_ms", [](const DeviceRow &r, auto &) { return percentile(&r.queue, 0.5); }});
   columns.push_back({"queue_p99_ms", [](const DeviceRow &r, auto &) { return percentile(&r.queue, 0.99); }});

@@ -82,10 +82,12 @@ Row tracing_row(const ViewContext &context) {
   uint64_t lost = 0;
   if (!context.kernel->enabled()) row.worse("off", state.off ? state.off_reason : "programs are detached");
   for (const auto &feature : context.kernel->features())
-    if (!feature.present) row.worse("degraded", fmt::format("{} is missing ({}): {}", feature.name, feature.detail, feature.cost));
+    if (!feature.present)
+      row.worse("degraded", fmt::format("{} is missing ({}): {}", feature.name, feature.detail, feature.cost));
   uint64_t misses = 0;
   for (const auto &cost : context.kernel->costs()) misses += cost.misses;
-  if (misses > 0) row.worse("degraded", fmt::format("{} runs of programs refused by the kernel's recursion guard", misses));
+  if (misses > 0)
+    row.worse("degraded", fmt::format("{} runs of programs refused by the kernel's recursion guard", misses));
   lost += misses;
   std::string others;
   for (const auto &counter : context.kernel->counters()) {
@@ -119,7 +121,8 @@ Row slow_commits_row(const ViewContext &context) {
   row.evicted = context.instance == 0 ? context.statistics.slow_commits().suppressed()
                                       : context.statistics.slow_commits().suppressed(context.instance);
   if (*row.evicted > 0)
-    row.detail = fmt::format("{} suppressed in storms: leaders and each query's worst per second were kept", *row.evicted);
+    row.detail =
+        fmt::format("{} suppressed in storms: leaders and each query's worst per second were kept", *row.evicted);
   return row;
 }
 
@@ -135,11 +138,13 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
   row.reset_at_ns = context.statistics.reset_at_ns(instance.id);
   row.unattached = instance.not_attached;
   row.lost = instance.dropped + instance.bad_records + instance.unknown_records;
-  row.detail = instance.attached > 0 ? fmt::format("{} processes attached", instance.attached) : "no process attached now";
+  row.detail =
+      instance.attached > 0 ? fmt::format("{} processes attached", instance.attached) : "no process attached now";
   const bool traced = context.kernel != nullptr && instance.traced > 0 && instance.traced == instance.attached;
   if (instance.attached > 0) row.tier = traced ? "A" : "B";
   if (instance.commits_seen > 0)
-    row.coverage = std::min(1.0, static_cast<double>(instance.commits_accounted) / static_cast<double>(instance.commits_seen));
+    row.coverage =
+        std::min(1.0, static_cast<double>(instance.commits_accounted) / static_cast<double>(instance.commits_seen));
   if (context.state.off) row.worse("off", context.state.off_reason);
   if (instance.attached > 0 && !traced)
     row.worse("degraded", fmt::format("{} of them without a range of the ledger: causes are NULL",
@@ -154,9 +159,10 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
   for (const auto &[count, words] : losses)
     if (count > 0) row.worse("degraded", fmt::format("{} {}", count, words));
   if (row.coverage && *row.coverage < kGoodCoverage && instance.commits_seen >= kCoverageMatters)
-    row.worse("degraded", fmt::format("{} of {} commits have no account",
-                                      instance.commits_seen - std::min(instance.commits_seen, instance.commits_accounted),
-                                      instance.commits_seen));
+    row.worse("degraded",
+              fmt::format("{} of {} commits have no account",
+                          instance.commits_seen - std::min(instance.commits_seen, instance.commits_accounted),
+                          instance.commits_seen));
   return row;
 }
 

@@ -22,7 +22,8 @@ constexpr const char *kRoleNames[] = {nullptr, "led", "followed", "unsynced"};
 Cell log_position(const Row &row) {
   const uint64_t position = row.commit->record.position;
   if (position == 0 || row.instance == nullptr) return null_cell();
-  if (row.instance->is(FL_ENGINE_POSTGRESQL)) return text_cell(fmt::format("{:X}/{:X}", position >> 32, position & UINT32_MAX));
+  if (row.instance->is(FL_ENGINE_POSTGRESQL))
+    return text_cell(fmt::format("{:X}/{:X}", position >> 32, position & UINT32_MAX));
   return text_cell(fmt::to_string(position));
 }
 
@@ -42,7 +43,8 @@ std::vector<Column<Row>> slow_commit_columns() {
       {"application_name", [](const Row &r, auto &) { return text_or_null(r.commit->application); }},
       {"client_addr", [](const Row &r, auto &) { return r.visible ? text_or_null(r.commit->address) : null_cell(); }},
       {"queryid", [](const Row &r, auto &) { return r.visible ? count_or_null(r.commit->key.queryid) : null_cell(); }},
-      {"kind", [](const Row &r, auto &) { return text_cell(r.commit->key.kind == FL_KIND_COMMIT ? "commit" : "statement"); }},
+      {"kind",
+       [](const Row &r, auto &) { return text_cell(r.commit->key.kind == FL_KIND_COMMIT ? "commit" : "statement"); }},
       {"query",
        [](const Row &r, auto &) {
          if (!r.visible) return text_cell(kHidden);
@@ -56,7 +58,8 @@ std::vector<Column<Row>> slow_commit_columns() {
          const char *name = kRoleNames[static_cast<int>(r.commit->role)];
          return name ? text_cell(name) : null_cell();
        }},
-      {"syncs", [](const Row &r, auto &) { return r.commit->accounted() ? count_cell(r.commit->record.syncs) : null_cell(); }},
+      {"syncs",
+       [](const Row &r, auto &) { return r.commit->accounted() ? count_cell(r.commit->record.syncs) : null_cell(); }},
       {"cause",
        [](const Row &r, auto &) {
          return r.commit->accounted() ? text_cell(cause_name(largest_cause(vector_of(r)))) : null_cell();

@@ -38,7 +38,8 @@ void add_key_columns(Columns *columns) {
       {"user_name", [](const Row &r, auto &c) { return r.key ? c.symbol(r.key->user) : null_cell(); }},
       {"db_name", [](const Row &r, auto &c) { return r.key ? c.symbol(r.key->database) : null_cell(); }},
       {"toplevel", [](const Row &r, auto &) { return r.key ? int_cell(r.key->toplevel) : null_cell(); }},
-      {"queryid", [](const Row &r, auto &) { return r.key && r.visible ? count_or_null(r.key->queryid) : null_cell(); }},
+      {"queryid",
+       [](const Row &r, auto &) { return r.key && r.visible ? count_or_null(r.key->queryid) : null_cell(); }},
       {"kind",
        [](const Row &r, auto &) {
          return r.key ? text_cell(r.key->kind == FL_KIND_COMMIT ? "commit" : "statement") : null_cell();
@@ -99,8 +100,10 @@ void add_role_columns(Columns *columns) {
   add("binlog_followed",
       [](const Row &r, const A &a) { return r.is(FL_ENGINE_MARIADB) ? count_cell(a.binlog_followed) : null_cell(); });
   add("syncs", [](const Row &, const A &a) { return a.accounted > 0 ? count_cell(a.syncs) : null_cell(); });
-  add("wal_bytes", [](const Row &r, const A &a) { return r.is(FL_ENGINE_POSTGRESQL) ? count_cell(a.work) : null_cell(); });
-  add("rows_changed", [](const Row &r, const A &a) { return r.is(FL_ENGINE_MARIADB) ? count_cell(a.work) : null_cell(); });
+  add("wal_bytes",
+      [](const Row &r, const A &a) { return r.is(FL_ENGINE_POSTGRESQL) ? count_cell(a.work) : null_cell(); });
+  add("rows_changed",
+      [](const Row &r, const A &a) { return r.is(FL_ENGINE_MARIADB) ? count_cell(a.work) : null_cell(); });
   add("coverage", [](const Row &, const A &a) {
     return a.commits ? double_cell(static_cast<double>(a.accounted) / static_cast<double>(a.commits)) : null_cell();
   });
@@ -133,18 +136,18 @@ void each_row(const StatementTable &table, const ViewContext &context, const Tab
 }  // namespace
 
 std::unique_ptr<View> make_statements_view() {
-  return std::make_unique<TableView<Row>>(
-      "statements", statement_columns(), [](const ViewContext &context, const TableView<Row>::Visit &visit) {
-        each_row(context.statistics.statements(), context, visit);
-      });
+  return std::make_unique<TableView<Row>>("statements", statement_columns(),
+                                          [](const ViewContext &context, const TableView<Row>::Visit &visit) {
+                                            each_row(context.statistics.statements(), context, visit);
+                                          });
 }
 
 std::unique_ptr<View> make_statements_recent_view() {
-  return std::make_unique<TableView<Row>>(
-      "statements_recent", statement_columns(), [](const ViewContext &context, const TableView<Row>::Visit &visit) {
-        const StatementTable recent = context.statistics.recent();
-        each_row(recent, context, visit);
-      });
+  return std::make_unique<TableView<Row>>("statements_recent", statement_columns(),
+                                          [](const ViewContext &context, const TableView<Row>::Visit &visit) {
+                                            const StatementTable recent = context.statistics.recent();
+                                            each_row(recent, context, visit);
+                                          });
 }
 
 std::unique_ptr<View> make_statements_info_view() {
@@ -154,11 +157,11 @@ std::unique_ptr<View> make_statements_info_view() {
       {"dealloc", [](const InfoRow &r, auto &c) { return count_cell(c.statistics.statements().dealloc(r->id)); }},
       {"stats_reset", [](const InfoRow &r, auto &c) { return c.time(c.statistics.reset_at_ns(r->id)); }},
   };
-  return std::make_unique<TableView<InfoRow>>(
-      "statements_info", std::move(columns), [](const ViewContext &context, const TableView<InfoRow>::Visit &visit) {
-        for (const auto &[name, instance] : context.intake.instances())
-          if (context.shows(instance->id)) visit(instance.get());
-      });
+  return std::make_unique<TableView<InfoRow>>("statements_info", std::move(columns),
+                                              [](const ViewContext &context, const TableView<InfoRow>::Visit &visit) {
+                                                for (const auto &[name, instance] : context.intake.instances())
+                                                  if (context.shows(instance->id)) visit(instance.get());
+                                              });
 }
 
 }  // namespace flushlight

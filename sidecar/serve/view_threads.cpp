@@ -46,8 +46,8 @@ int outstanding_cause(const kernel::ThreadState &thread) {
 
 // Enrolled while it slept and not switched since: whether and why it sleeps was not seen.
 bool never_seen(const kernel::ThreadState &thread) {
-  return thread.blocked_since_ns == 0 && std::all_of(std::begin(thread.vector_ns), std::end(thread.vector_ns),
-                                                     [](uint64_t ns) { return ns == 0; });
+  return thread.blocked_since_ns == 0 &&
+         std::all_of(std::begin(thread.vector_ns), std::end(thread.vector_ns), [](uint64_t ns) { return ns == 0; });
 }
 
 // What the thread waits for now, as far as its own state shows it; FL_CAUSE_COUNT: it does not.
@@ -71,7 +71,8 @@ Cell current_path(const Row &row) {
 
 Cell wait_ms(const Row &row) {
   if (row.thread == nullptr) return null_cell();
-  const uint64_t since = row.thread->blocked_since_ns != 0 ? row.thread->blocked_since_ns : row.thread->runnable_since_ns;
+  const uint64_t since =
+      row.thread->blocked_since_ns != 0 ? row.thread->blocked_since_ns : row.thread->runnable_since_ns;
   return since != 0 && since <= row.now_ns ? ms_cell(row.now_ns - since) : null_cell();
 }
 
@@ -96,7 +97,8 @@ std::vector<Column<Row>> thread_columns() {
       {"session_id", [](const Row &r, auto &) { return count_or_null(r.live.session_id); }},
       {"user_name", [](const Row &r, auto &c) { return r.session ? c.symbol(r.session->user) : null_cell(); }},
       {"db_name", [](const Row &r, auto &c) { return r.session ? c.symbol(r.session->database) : null_cell(); }},
-      {"application_name", [](const Row &r, auto &) { return r.session ? text_or_null(r.session->application) : null_cell(); }},
+      {"application_name",
+       [](const Row &r, auto &) { return r.session ? text_or_null(r.session->application) : null_cell(); }},
       {"client_addr",
        [](const Row &r, auto &) { return r.session && r.visible ? text_or_null(r.session->address) : null_cell(); }},
       {"role", [](const Row &r, auto &) { return role(r); }},
@@ -113,7 +115,8 @@ std::vector<Column<Row>> thread_columns() {
        }},
       {"wait_path", [](const Row &r, auto &) { return current_path(r); }},
       {"wait_ms", [](const Row &r, auto &) { return wait_ms(r); }},
-      {"waits_on_session", [](const Row &r, auto &) { return r.root ? count_or_null(r.root->live.session_id) : null_cell(); }},
+      {"waits_on_session",
+       [](const Row &r, auto &) { return r.root ? count_or_null(r.root->live.session_id) : null_cell(); }},
       {"root_thread", [](const Row &r, auto &) { return r.root ? text_or_null(r.root->thread_name) : null_cell(); }},
       {"root_file", [](const Row &, auto &) { return null_cell(); }},  // not observed yet
       {"device", [](const Row &r, auto &c) { return device_name(r, c); }},
@@ -238,11 +241,12 @@ void untraced_rows(const ViewContext &context, const TableView<Row>::Visit &visi
 }  // namespace
 
 std::unique_ptr<View> make_threads_view() {
-  return std::make_unique<TableView<Row>>(
-      "threads", thread_columns(), [](const ViewContext &context, const TableView<Row>::Visit &visit) {
-        if (context.kernel != nullptr) traced_rows(context, context.kernel->threads(), visit);
-        untraced_rows(context, visit);
-      });
+  return std::make_unique<TableView<Row>>("threads", thread_columns(),
+                                          [](const ViewContext &context, const TableView<Row>::Visit &visit) {
+                                            if (context.kernel != nullptr)
+                                              traced_rows(context, context.kernel->threads(), visit);
+                                            untraced_rows(context, visit);
+                                          });
 }
 
 }  // namespace flushlight

@@ -54,12 +54,22 @@ void Aggregate::merge(const Aggregate &other) {
   max_ns = std::max(max_ns, other.max_ns);
   histogram.merge(other.histogram);
   for (int i = 0; i < FL_VECTOR_COUNT; i++) vector_ns[i] += other.vector_ns[i];
-  static constexpr uint64_t Aggregate::*kSums[] = {
-      &Aggregate::calls, &Aggregate::exec_ns, &Aggregate::work, &Aggregate::caused_commits,
-      &Aggregate::caused_commit_ns, &Aggregate::commits, &Aggregate::commit_ns, &Aggregate::minmax_commits,
-      &Aggregate::accounted, &Aggregate::syncs, &Aggregate::led, &Aggregate::followed,
-      &Aggregate::attributed_commits, &Aggregate::attributed_ns, &Aggregate::binlog_led,
-      &Aggregate::binlog_followed};
+  static constexpr uint64_t Aggregate::*kSums[] = {&Aggregate::calls,
+                                                   &Aggregate::exec_ns,
+                                                   &Aggregate::work,
+                                                   &Aggregate::caused_commits,
+                                                   &Aggregate::caused_commit_ns,
+                                                   &Aggregate::commits,
+                                                   &Aggregate::commit_ns,
+                                                   &Aggregate::minmax_commits,
+                                                   &Aggregate::accounted,
+                                                   &Aggregate::syncs,
+                                                   &Aggregate::led,
+                                                   &Aggregate::followed,
+                                                   &Aggregate::attributed_commits,
+                                                   &Aggregate::attributed_ns,
+                                                   &Aggregate::binlog_led,
+                                                   &Aggregate::binlog_followed};
   for (const auto sum : kSums) this->*sum += other.*sum;
 }
 

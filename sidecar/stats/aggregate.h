@@ -19,8 +19,8 @@ struct Aggregate {
 
   uint64_t commits = 0;
   uint64_t commit_ns = 0;
-  double mean_ns = 0, m2 = 0;  // Welford
-  uint64_t minmax_commits = 0; // since minimum and maximum were last reset
+  double mean_ns = 0, m2 = 0;   // Welford
+  uint64_t minmax_commits = 0;  // since minimum and maximum were last reset
   uint64_t min_ns = std::numeric_limits<uint64_t>::max();
   uint64_t max_ns = 0;
   LogHistogram histogram;
@@ -28,7 +28,7 @@ struct Aggregate {
   uint64_t accounted = 0;  // the sums from here on are of these commits only
   uint64_t vector_ns[FL_VECTOR_COUNT] = {};
   uint64_t syncs = 0;
-  uint64_t led = 0;       // also of unaccounted ones, where the record shows it
+  uint64_t led = 0;  // also of unaccounted ones, where the record shows it
   uint64_t followed = 0;
   uint64_t attributed_commits = 0;
   uint64_t attributed_ns = 0;

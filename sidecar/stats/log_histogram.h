@@ -20,7 +20,10 @@ class LogHistogram {
   LogHistogram(const LogHistogram &other) { merge(other); }
   LogHistogram &operator=(const LogHistogram &) = delete;
 
-  void add(uint64_t ns) { slot(fl_histogram_bucket(ns))++; total_++; }
+  void add(uint64_t ns) {
+    slot(fl_histogram_bucket(ns))++;
+    total_++;
+  }
   void merge(const LogHistogram &other);
   [[nodiscard]] uint64_t count(uint32_t bucket) const;
   [[nodiscard]] uint64_t total() const { return total_; }

@@ -67,8 +67,9 @@ size_t SlowCommits::thin(std::vector<SlowCommit> *commits) const {
     if (is_worst || leads) kept.push_back(std::move(commit));
   }
   if (kept.size() > kSecondMax / 2) {  // thousands of different queries in one second: the worst of them
-    std::nth_element(kept.begin(), kept.begin() + kSecondMax / 2, kept.end(),
-                     [](const SlowCommit &a, const SlowCommit &b) { return a.record.duration_ns > b.record.duration_ns; });
+    std::nth_element(
+        kept.begin(), kept.begin() + kSecondMax / 2, kept.end(),
+        [](const SlowCommit &a, const SlowCommit &b) { return a.record.duration_ns > b.record.duration_ns; });
     kept.resize(kSecondMax / 2);
   }
   const size_t gone = commits->size() - kept.size();

@@ -8,7 +8,7 @@ namespace flushlight {
 namespace {
 
 constexpr double kEvictShare = 0.05;
-constexpr double kUsageDecay = 0.9;  // per eviction: what was used long ago counts for less
+constexpr double kUsageDecay = 0.9;   // per eviction: what was used long ago counts for less
 constexpr uint64_t kCommitUsage = 4;  // a commit tells more than a call
 
 }  // namespace
@@ -55,8 +55,8 @@ void StatementTable::evict() {
     by_usage.emplace_back(row.usage, key);
   }
   const size_t over = rows_.size() >= rows_max_ ? rows_.size() - rows_max_ : 0;
-  const size_t count =
-      std::min(rows_.size(), over + std::max<size_t>(1, static_cast<size_t>(static_cast<double>(rows_max_) * kEvictShare)));
+  const size_t count = std::min(
+      rows_.size(), over + std::max<size_t>(1, static_cast<size_t>(static_cast<double>(rows_max_) * kEvictShare)));
   const auto less = [](const auto &a, const auto &b) { return a.first < b.first; };
   std::nth_element(by_usage.begin(), by_usage.begin() + static_cast<ptrdiff_t>(count - 1), by_usage.end(), less);
   for (size_t i = 0; i < count; i++) {

@@ -15,7 +15,7 @@ struct StatementRow {
   Aggregate figures;
   uint64_t since_ns = 0;  // CLOCK_MONOTONIC
   uint64_t minmax_since_ns = 0;
-  double usage = 0;           // decaying count of calls and commits; brought up to date at evictions
+  double usage = 0;  // decaying count of calls and commits; brought up to date at evictions
   uint64_t used_before = 0;
 };
 

@@ -18,7 +18,10 @@ namespace {
 
 TEST(Text, OnlyValidUtf8Passes) {
   EXPECT_EQ(sanitize_utf8("grün €😀", 100), "grün €😀");
-  EXPECT_EQ(sanitize_utf8("a\xff\xfe" "b", 100), "a??b");
+  EXPECT_EQ(sanitize_utf8("a\xff\xfe"
+                          "b",
+                          100),
+            "a??b");
   EXPECT_EQ(sanitize_utf8("\xc0\x80", 100), "??") << "overlong";
   EXPECT_EQ(sanitize_utf8("\xed\xa0\x80", 100), "???") << "surrogate";
   EXPECT_EQ(sanitize_utf8(std::string_view("a\0b\n\x7f", 5), 100), "a b  ");
@@ -103,7 +106,8 @@ TEST(ConfigFile, ErrorsNameFileLineAndKey) {
   EXPECT_EQ(config_error("[rings]\ndata_bytes = 10000\n"), "f.toml:2: rings.data_bytes: '10000' is not a power of two");
   EXPECT_EQ(config_error("x = 1\n").find("f.toml:1:"), 0u);
   EXPECT_EQ(config_error("[socket\n").find("f.toml:1:"), 0u);
-  EXPECT_EQ(config_error("[socket]\npath = \"relative\"\n"), "f.toml:2: socket.path: 'relative' is not an absolute path");
+  EXPECT_EQ(config_error("[socket]\npath = \"relative\"\n"),
+            "f.toml:2: socket.path: 'relative' is not an absolute path");
   EXPECT_NE(config_error("[socket]\nallowed_peers = [\"no-such-user\"]\n"), "");
   EXPECT_NE(config_error("[socket]\nallowed_peers = [[1]]\n"), "");
   EXPECT_NE(config_error("[log]\nlevel = \"loud\"\n"), "");
@@ -177,10 +181,10 @@ TEST_F(FakeSys, DiskWithAPartition) {
   put("block/vdb/vdb1/dev", "254:17");
   put("block/loop5/dev", "7:5");
   put("block/loop5/size", "0");
-  const BlockDevices devices = read_block_devices(
-      root_, "36 35 254:17 / /var/lib/my\\040data rw,noatime - ext4 /dev/vdb1 rw\n"
-             "37 35 254:17 /x /bind rw master:1 shared:2 - ext4 /dev/vdb1 rw\n"
-             "38 35 0:22 / /proc rw - proc proc rw\nnonsense\n");
+  const BlockDevices devices = read_block_devices(root_,
+                                                  "36 35 254:17 / /var/lib/my\\040data rw,noatime - ext4 /dev/vdb1 rw\n"
+                                                  "37 35 254:17 /x /bind rw master:1 shared:2 - ext4 /dev/vdb1 rw\n"
+                                                  "38 35 0:22 / /proc rw - proc proc rw\nnonsense\n");
   ASSERT_EQ(devices.size(), 1u) << "an empty loop device is left out";
   const BlockDevice &disk = devices.at(device_number(254, 16));
   EXPECT_EQ(disk.name, "vdb");

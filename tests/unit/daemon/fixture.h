@@ -38,7 +38,8 @@ class FakeKernel final : public KernelPort {
   [[nodiscard]] std::vector<kernel::DeviceHistogram> histograms() const override { return histogram_list; }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return thread_list; }
 
-  MemoryFile ledger = std::move(*MemoryFile::create("ledger", 256 * sizeof(fl_slot), MemoryFile::Access::kReadOnlyThere));
+  MemoryFile ledger =
+      std::move(*MemoryFile::create("ledger", 256 * sizeof(fl_slot), MemoryFile::Access::kReadOnlyThere));
   uint64_t next_token = 77;
   uint32_t next_slot = 10;
   bool grant_fails = false, is_enabled = true, measuring = false;
@@ -131,7 +132,8 @@ class DaemonTest : public ::testing::Test {
     return names;
   }
   // All columns of a view, over the socket.
-  Table rows_of(std::string_view view, std::string_view instance = "", std::string_view user = "", bool see_all = true) {
+  Table rows_of(std::string_view view, std::string_view instance = "", std::string_view user = "",
+                bool see_all = true) {
     RawClient client = connected();
     const auto columns = columns_of(view);
     EXPECT_TRUE(client.query(view, columns, instance, user, see_all));

@@ -69,7 +69,8 @@ TEST_F(IntakeTest, WildHeads) {
   start();
   RawClient client = attached("one");
   RawRing ring = client.ring(0);
-  for (const uint64_t head : {uint64_t{1} << 40, UINT64_MAX, uint64_t{7}, uint64_t{client.welcome().ring_data_bytes + 8}, UINT64_MAX - 7}) {
+  for (const uint64_t head :
+       {uint64_t{1} << 40, UINT64_MAX, uint64_t{7}, uint64_t{client.welcome().ring_data_bytes + 8}, UINT64_MAX - 7}) {
     ring.head()->head = head;
     rows_of("health");
   }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <sys/wait.h>
@@ -40,10 +41,12 @@ class Process : public ::testing::Test {
     std::filesystem::remove_all(folder_);
   }
   // Runs flushlightd and returns its process id; its log goes to a file.
-  pid_t spawn(std::vector<std::string> arguments) {
+  pid_t spawn(std::vector<std::string> arguments, rlim_t descriptors = 0) {
     arguments.insert(arguments.begin(), {FLUSHLIGHTD_PATH, "--socket", socket_, "--tracing", "off"});
     const pid_t child = fork();
     if (child != 0) return child;
+    const rlimit limit{descriptors, descriptors};
+    if (descriptors != 0) setrlimit(RLIMIT_NOFILE, &limit);
     const int log = open((folder_ + "/log").c_str(), O_WRONLY | O_CREAT | O_APPEND, 0644);
     dup2(log, STDERR_FILENO);
     std::vector<char *> argv;
@@ -225,6 +228,79 @@ TEST_F(Process, BadConfigurationIsRefusedWithItsLine) {
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2);
   }
   EXPECT_NE(log().find("config.toml:2: rings.data_bytes"), std::string::npos) << log();
+}
+
+TEST_F(Process, OutOfDescriptorsItSaysSoAndServesTheOthers) {
+  child_ = spawn({}, 40);
+  ASSERT_TRUE(eventually([this] { return ping(); })) << log();
+  std::vector<RawClient> clients(60);
+  std::string refusal;
+  for (RawClient &client : clients) {
+    ASSERT_TRUE(client.connect(socket_));
+    client.hello("crowd", 1);
+  }
+  EXPECT_TRUE(eventually([&] {
+    for (RawClient &client : clients) {
+      const std::string packet = client.receive();
+      fl_end end{};
+      if (packet.size() == sizeof end) std::memcpy(&end, packet.data(), sizeof end);
+      if (end.status == EAGAIN) refusal = end.text;
+    }
+    return !refusal.empty();
+  }));
+  EXPECT_NE(refusal.find("LimitNOFILE"), std::string::npos) << refusal;
+  clients[0].fd.reset();
+  EXPECT_TRUE(eventually([this] { return ping(); })) << "a descriptor is free again";
+}
+
+// Another user, in a process of its own: what it gets of what belongs to root.
+TEST_F(Process, RightsOfAnotherUser) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  start({"--allow-peers", "any"});
+  std::filesystem::permissions(folder_, std::filesystem::perms(0755));
+  configure_client();
+  ASSERT_TRUE(attach());
+  write_commit(1);
+  ASSERT_EQ(commits(), 1u);
+  const pid_t other = fork();
+  if (other == 0) {
+    if (setuid(65534) != 0) _exit(1);
+    const auto refused = [](const auto &result, const char *why) {
+      return !result && result.error().text.find(why) != std::string::npos;
+    };
+    cli::Connection mine = connection_, all = connection_;
+    mine.instance = "mine";
+    cli::Connection roots = connection_;
+    roots.instance = "process-test";
+    fl_command off{}, reset{};
+    off.code = FL_COMMAND_OFF;
+    reset.code = FL_COMMAND_RESET;
+    if (!refused(cli::fetch_view(all, "statements"), "root")) _exit(2);
+    if (!refused(cli::fetch_view(roots, "statements"), "belongs to user 0")) _exit(3);
+    if (!refused(cli::run_command(all, off), "root")) _exit(4);
+    if (!refused(cli::run_command(roots, reset), "belongs to user 0")) _exit(5);
+    if (!refused(cli::run_command(all, reset), "root")) _exit(6);
+    RawClient client;
+    if (!client.connect(socket_) || !client.hello("process-test", 1)) _exit(7);
+    std::string packet;
+    while (packet.empty() && !client.closed()) packet = client.receive();
+    fl_end end{};
+    if (packet.size() != sizeof end) _exit(8);
+    std::memcpy(&end, packet.data(), sizeof end);
+    if (end.status != EACCES) _exit(13);
+    RawClient own;
+    if (!own.connect(socket_) || !own.hello("mine", 1)) _exit(9);
+    while (!own.take_welcome())
+      if (own.closed()) _exit(10);
+    own.ring(0).write(session_record(1, "me", "db"));
+    if (!cli::fetch_view(mine, "statements")) _exit(11);
+    if (!cli::run_command(mine, reset)) _exit(12);
+    _exit(0);
+  }
+  int status = 0;
+  waitpid(other, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(commits(), 1u) << "nothing of root's was touched";
 }
 
 TEST_F(Process, WithoutADaemonTheCommandLineNamesTheRemedy) {

@@ -83,7 +83,8 @@ bool RawClient::connect(const std::string &path) {
 }
 
 bool RawClient::send(std::string_view bytes) {
-  return ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) == static_cast<ssize_t>(bytes.size());
+  return ::send(fd.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT) ==
+         static_cast<ssize_t>(bytes.size());
 }
 
 std::string RawClient::receive() {

@@ -32,8 +32,8 @@ std::string make_record(fl_record_type type, const Record &record) {
 class RawRing {
  public:
   RawRing(void *memory, uint32_t data_bytes) : memory_(static_cast<char *>(memory)), data_bytes_(data_bytes) {}
-  void write(std::string_view record);       // with padding before the end, as the rules say
-  void write_raw(std::string_view bytes);    // as they are
+  void write(std::string_view record);     // with padding before the end, as the rules say
+  void write_raw(std::string_view bytes);  // as they are
   [[nodiscard]] fl_ring_head *head() const { return reinterpret_cast<fl_ring_head *>(memory_); }
   [[nodiscard]] uint64_t free_bytes() const { return data_bytes_ - (head()->head - head()->tail); }
 

@@ -336,6 +336,24 @@ TEST_F(Server, OffAndOn) {
   EXPECT_TRUE(kernel_->is_enabled);
 }
 
+TEST_F(Server, InstancesThatWentMakeRoom) {
+  start();
+  RawClient stays = attached("stays");
+  stays.ring(0).write(bytes(commit(1, 5, 1)));
+  for (int i = 0; i < 1100; i++) {
+    RawClient passing = attached("passing-" + std::to_string(i));
+    ASSERT_FALSE(HasFailure()) << i;
+    passing.ring(0).write(bytes(commit(1, 5, 1)));
+    clock_.advance_ms(1);
+  }
+  settle();
+  EXPECT_LE(daemon_->intake().instances().size(), 1024u);
+  EXPECT_EQ(rows_of("statements", "stays").size(), 1u);
+  EXPECT_EQ(rows_of("statements", "passing-1099").size(), 1u);
+  EXPECT_TRUE(rows_of("statements", "passing-0").empty());
+  for (const auto &row : rows_of("statements")) EXPECT_EQ(row.at("instance").type, FL_CELL_TEXT);
+}
+
 TEST_F(Server, UnknownViewAndCommand) {
   start();
   RawClient client = connected();

@@ -57,8 +57,7 @@ TEST(Histogram, BucketsAreContiguousAndNarrow) {
 TEST(Histogram, PercentilesOfAKnownDistribution) {
   LogHistogram histogram;
   for (uint64_t i = 1; i <= 10'000; i++) histogram.add(i * 1000);  // 1 µs to 10 ms, uniform
-  for (const double q : {0.5, 0.95, 0.99, 0.999})
-    EXPECT_NEAR(*percentile_ns(histogram, q), q * 1e7, q * 1e7 / 32) << q;
+  for (const double q : {0.5, 0.95, 0.99, 0.999}) EXPECT_NEAR(*percentile_ns(histogram, q), q * 1e7, q * 1e7 / 32) << q;
   EXPECT_FALSE(percentile_ns(LogHistogram{}, 0.5));
 }
 

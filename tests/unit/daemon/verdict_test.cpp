@@ -38,10 +38,10 @@ TEST(Verdict, MixedPathsAreGivenInFigures) {
 }
 
 TEST(Verdict, SecondCauseIsNamedWhenItMatters) {
-  const auto vector =
-      vector_of({{FL_CAUSE_FLUSH, 30}, {FL_CAUSE_QUEUE, 15}, {FL_VECTOR_PATH(FL_PATH_SELF), 45}});
+  const auto vector = vector_of({{FL_CAUSE_FLUSH, 30}, {FL_CAUSE_QUEUE, 15}, {FL_VECTOR_PATH(FL_PATH_SELF), 45}});
   const std::string text = verdict(ns(45), vector, true);
-  EXPECT_NE(text.find("another 15.0 ms it waited for a request that the kernel had not yet issued"), std::string::npos) << text;
+  EXPECT_NE(text.find("another 15.0 ms it waited for a request that the kernel had not yet issued"), std::string::npos)
+      << text;
 }
 
 TEST(Verdict, StorageIsNotBlamedForOthers) {
@@ -54,9 +54,7 @@ TEST(Verdict, StorageIsNotBlamedForOthers) {
   }
 }
 
-TEST(Verdict, UnobservedSaysSo) {
-  EXPECT_NE(verdict(ns(20), Vector{}, false).find("not observed"), std::string::npos);
-}
+TEST(Verdict, UnobservedSaysSo) { EXPECT_NE(verdict(ns(20), Vector{}, false).find("not observed"), std::string::npos); }
 
 TEST(Verdict, EveryCauseHasWords) {
   for (int cause = 0; cause < FL_CAUSE_COUNT; cause++) {

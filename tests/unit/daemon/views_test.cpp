@@ -12,7 +12,8 @@ using Views = DaemonTest;
 
 TEST(Catalog, EveryColumnHasAProducerAndEveryProducerAColumn) {
   std::set<std::string> wanted, made;
-  for (const CatalogColumn &column : catalog_columns()) wanted.insert(std::string(column.view) + "." + std::string(column.name));
+  for (const CatalogColumn &column : catalog_columns())
+    wanted.insert(std::string(column.view) + "." + std::string(column.name));
   for (const auto &view : all_views())
     for (const auto &column : view->columns())
       EXPECT_TRUE(made.insert(std::string(view->name()) + "." + std::string(column)).second) << "twice: " << column;
@@ -176,7 +177,8 @@ TEST_F(Views, WithoutAccountsCausesAreNull) {
   }
   const Table rows = rows_of("statements", "pg");
   ASSERT_EQ(rows.size(), 1u);
-  for (int i = 0; i < FL_VECTOR_COUNT; i++) EXPECT_EQ(rows[0].at(std::string(account_column_name(i))).type, FL_CELL_NULL);
+  for (int i = 0; i < FL_VECTOR_COUNT; i++)
+    EXPECT_EQ(rows[0].at(std::string(account_column_name(i))).type, FL_CELL_NULL);
   for (const char *column : {"led", "followed", "unsynced", "syncs"}) EXPECT_EQ(rows[0].at(column).type, FL_CELL_NULL);
   EXPECT_EQ(rows[0].at("coverage").real, 0);
   EXPECT_NEAR(rows[0].at("total_commit_ms").real, 60, 1e-9);
@@ -278,7 +280,8 @@ TEST_F(Views, InstancesDoNotSeeEachOther) {
   one.ring(0).write(bytes(commit(1, 5, 20)));
   two.ring(0).write(bytes(commit(1, 6, 20)));
   two.ring(0).head()->session_id = 1;
-  for (const char *view : {"statements", "statements_recent", "slow_commits", "statements_info", "threads", "latency"}) {
+  for (const char *view :
+       {"statements", "statements_recent", "slow_commits", "statements_info", "threads", "latency"}) {
     for (const auto &row : rows_of(view, "one")) EXPECT_EQ(row.at("instance").text, "one") << view;
     EXPECT_TRUE(rows_of(view, "three").empty()) << view;
   }
@@ -439,76 +442,6 @@ TEST_F(Views, LatencyAddsUp) {
     EXPECT_EQ(row.at("object").text, "commit");
   }
   EXPECT_EQ(observations, 50);
-}
-
-TEST_F(Views, HealthSaysWhatIsWrong) {
-  start(true);
-  kernel_->counter_list = {{"unmatched", "requests without a start", 3, true}, {"misc", "other things", 5, false}};
-  kernel_->feature_list = {{"block_io_start", false, false, "not in BTF", "queue time is coarser", "kernel 6.5"}};
-  RawClient client = attached("pg", 2);
-  client.ring(0).head()->commits_seen = 200;
-  client.ring(0).head()->dropped = 4;
-  for (int i = 0; i < 100; i++) client.ring(0).write(bytes(commit(1, 5, 1)));
-  const Table rows = rows_of("health", "pg");
-  std::map<std::string, std::map<std::string, Cell>> by;
-  for (const auto &row : rows) by[row.at("component").text] = row;
-  EXPECT_EQ(by["daemon"].at("state").text, "ok");
-  EXPECT_EQ(by["tracing"].at("state").text, "degraded");
-  EXPECT_EQ(by["tracing"].at("tier").text, "A");
-  EXPECT_EQ(by["tracing"].at("lost").integer, 3);
-  EXPECT_NE(by["tracing"].at("detail").text.find("queue time is coarser"), std::string::npos);
-  EXPECT_EQ(by["postgresql"].at("state").text, "degraded");
-  EXPECT_EQ(by["postgresql"].at("lost").integer, 4);
-  EXPECT_DOUBLE_EQ(by["postgresql"].at("coverage").real, 0.5);
-  EXPECT_EQ(by["postgresql"].at("tier").text, "A");
-}
-
-TEST_F(Views, HealthOfACleanInstanceIsOk) {
-  start(true);
-  RawClient client = attached("pg", 2);
-  client.ring(0).write(session_record(1, "alice", "shop", 16, 5));
-  client.ring(0).head()->commits_seen = 100;
-  for (int i = 0; i < 100; i++) client.ring(0).write(bytes(commit(1, 5, 1)));
-  for (const auto &row : rows_of("health", "pg"))
-    EXPECT_EQ(row.at("state").text, "ok") << row.at("component").text << ": " << row.at("detail").text;
-}
-
-TEST_F(Views, HealthWithoutTracingIsTierB) {
-  start();
-  RawClient client = attached("pg", 2);
-  for (const auto &row : rows_of("health", "pg")) {
-    if (row.at("component").text == "tracing") {
-      EXPECT_EQ(row.at("state").text, "failed");
-      EXPECT_EQ(row.at("tier").text, "B");
-    }
-    if (row.at("component").text == "postgresql") {
-      EXPECT_EQ(row.at("tier").text, "B");
-      EXPECT_EQ(row.at("state").text, "degraded");
-    }
-  }
-}
-
-TEST_F(Views, TheBrakeSwitchesOffAndSaysSo) {
-  start(true);
-  RawClient client = attached("pg");
-  for (uint64_t second = 1; second <= 13; second++) {
-    kernel_->cost_list = {{"sched_switch", 1000, second * 900'000'000, second * 1'000'000'000, 0}};
-    clock_.advance_ms(1001);
-    daemon_->step(0);
-    if (second == 5) {
-      EXPECT_TRUE(kernel_->measuring);
-      EXPECT_EQ(client.control()->off, 0u);
-    }
-  }
-  EXPECT_EQ(client.control()->off, 1u);
-  EXPECT_FALSE(kernel_->is_enabled);
-  for (const auto &row : rows_of("health", "pg")) {
-    if (row.at("component").text != "daemon") continue;
-    EXPECT_EQ(row.at("state").text, "off");
-    EXPECT_NE(row.at("detail").text.find("flushlight on"), std::string::npos);
-  }
-  EXPECT_EQ(run_command(FL_COMMAND_ON).status, 0u);
-  EXPECT_EQ(client.control()->off, 0u);
 }
 
 }  // namespace
