@@ -9,6 +9,9 @@
 // Who flushes is known when it resumes the connection: the server calls the scheduler's thd_resume on that
 // very thread. What that thread did since `left` is known if it was in a commit call at that time: then its
 // slot was read too. If it came later, the time before is that of a thread that was in a commit call at `left`.
+// InnoDB's background threads flush as well (once a second, and before they write pages): those that ever
+// resumed a connection are given a slot and read every time; what they slept before is not the connection's
+// wait and counts as time before.
 // A follower inherits as the kernel side's sleepers do: the flusher's own part becomes `peer`, its running
 // `lock`. What stays unexplained is `other`: measured, never spread over the rest.
 //
@@ -32,6 +35,8 @@ struct Trail {
 thread_local Trail trail;
 
 std::atomic<uint64_t> inside[kStateWordsMax / 64];  // by slot in range: threads in commit calls
+std::atomic<uint32_t> background[kBackgroundMax];  // slot + 1 of background threads that resumed a connection
+std::atomic<uint32_t> next_background;
 
 void mark(uint32_t slot, bool in) {
   if (slot >= kStateWordsMax) return;
@@ -69,14 +74,25 @@ void inherit(uint64_t *vector) {
   vector[FL_VECTOR_PATH(FL_PATH_SELF)] = 0;
 }
 
-// Another thread's work over [from, to], at most span_ns of it; 0s where unknown.
-void inherit_between(const flc_account &from, const flc_account &to, uint64_t span_ns, bool whole, uint64_t *vector) {
+void leave_out(uint64_t *vector, fl_cause cause) {
+  uint64_t left_ns = vector[cause];
+  vector[cause] = 0;
+  for (const int path : {FL_PATH_SELF, FL_PATH_PEER, FL_PATH_JOURNAL}) {  // its own, then what was inherited
+    const uint64_t here_ns = std::min(left_ns, vector[FL_VECTOR_PATH(path)]);
+    vector[FL_VECTOR_PATH(path)] -= here_ns;
+    left_ns -= here_ns;
+  }
+}
+
+// Another thread's work over [from, to] as this one's wait, at most span_ns of it; false: not known.
+bool inherit_between(const flc_account &from, const flc_account &to, uint64_t span_ns, uint64_t *vector) {
   flc_account difference;
   flc_account_difference(&from, &to, &difference);
-  if (!difference.valid) return;
+  if (!difference.valid) return false;
   inherit(difference.vector_ns);
-  if (!whole || total_of(difference.vector_ns) > span_ns) scale(difference.vector_ns, span_ns);
+  if (total_of(difference.vector_ns) > span_ns) scale(difference.vector_ns, span_ns);
   add(vector, difference.vector_ns);
+  return true;
 }
 
 // What is missing in `span_ns` was waiting for others, in a way that nobody saw.
@@ -90,14 +106,20 @@ void fill_with_other(uint64_t *vector, uint64_t span_ns) {
   }
 }
 
-void leave_out_idle(uint64_t *vector) {
-  uint64_t left_ns = vector[FL_CAUSE_IDLE];
-  vector[FL_CAUSE_IDLE] = 0;
-  for (const int path : {FL_PATH_SELF, FL_PATH_PEER, FL_PATH_JOURNAL}) {  // its own, then what was inherited
-    const uint64_t here_ns = std::min(left_ns, vector[FL_VECTOR_PATH(path)]);
-    vector[FL_VECTOR_PATH(path)] -= here_ns;
-    left_ns -= here_ns;
-  }
+void remember_background(flc_thread *thread) {
+  const uint32_t entry = flc_thread_slot_in_range(thread) + 1;
+  for (const auto &known : background)
+    if (known.load(std::memory_order_relaxed) == entry) return;
+  set_state(thread, kStateWorking);
+  background[next_background.fetch_add(1, std::memory_order_relaxed) % kBackgroundMax].store(
+      entry, std::memory_order_relaxed);
+}
+
+void read_flusher(Suspension &suspension, uint32_t slot) {
+  auto &flusher = suspension.flushers[suspension.flusher_count];
+  flusher.slot = slot;
+  flc_read_account_of(slot, &flusher.account);
+  if (flusher.account.valid) suspension.flusher_count++;
 }
 
 bool trail_is_current(flc_thread *thread) {
@@ -129,12 +151,41 @@ void add_return(flc_thread *thread, uint64_t resumed_ns, const flc_account &end,
     flc_account difference;
     flc_account_difference(from, &end, &difference);
     if (difference.valid) {
-      leave_out_idle(difference.vector_ns);
+      leave_out(difference.vector_ns, FL_CAUSE_IDLE);
       memcpy(part, difference.vector_ns, sizeof part);
     }
   }
   fill_with_other(part, span_ns);
   add(vector, part);
+}
+
+// The flushing thread's account from `left` on, or from where it began to flush.
+void add_flush(Suspension &suspension, flc_thread *thread, bool in_call, uint64_t span_ns) {
+  const uint32_t own = flc_thread_slot_in_range(thread);
+  flc_account now;
+  flc_read_account(thread, &now);
+  for (uint32_t i = 0; i < suspension.flusher_count; i++) {
+    if (suspension.flushers[i].slot != own) continue;
+    if (!inherit_between(suspension.flushers[i].account, now, span_ns, suspension.vector_ns)) return;
+    if (!in_call)
+      for (const fl_cause slept : {FL_CAUSE_IDLE, FL_CAUSE_OTHER}) leave_out(suspension.vector_ns, slept);
+    return;
+  }
+  if (in_call) inherit_between(trail.entered, now, span_ns, suspension.vector_ns);
+}
+
+// Time that the flushing thread was not there: what a thread that was in a commit call at `left` did then.
+void add_before_flush(Suspension &suspension, uint64_t span_ns) {
+  const uint64_t known_ns = total_of(suspension.vector_ns);
+  if (known_ns >= span_ns || suspension.in_calls == 0) return;
+  uint64_t part[FL_VECTOR_COUNT] = {};
+  flc_account now;
+  flc_read_account_of(suspension.flushers[0].slot, &now);
+  if (!inherit_between(suspension.flushers[0].account, now, span_ns, part)) return;
+  leave_out(part, FL_CAUSE_IDLE);  // after its own commit it went on with others
+  leave_out(part, FL_CAUSE_OTHER);
+  if (total_of(part) > span_ns - known_ns) scale(part, span_ns - known_ns);
+  add(suspension.vector_ns, part);
 }
 
 }  // namespace
@@ -161,15 +212,12 @@ void pool_left(Session &session, flc_thread *thread) {
   flc_read_account(thread, &suspension.left);
   for (uint32_t word = 0; word < kStateWordsMax / 64; word++) {
     uint64_t bits = inside[word].load(std::memory_order_relaxed);
-    while (bits && suspension.flusher_count < kFlushersMax) {
-      const uint32_t slot = word * 64 + static_cast<uint32_t>(__builtin_ctzll(bits));
-      bits &= bits - 1;
-      auto &flusher = suspension.flushers[suspension.flusher_count];
-      flusher.slot = slot;
-      flc_read_account_of(slot, &flusher.account);
-      if (flusher.account.valid) suspension.flusher_count++;
-    }
+    for (; bits && suspension.flusher_count < kFlushersMax; bits &= bits - 1)
+      read_flusher(suspension, word * 64 + static_cast<uint32_t>(__builtin_ctzll(bits)));
   }
+  suspension.in_calls = suspension.flusher_count;
+  for (const auto &known : background)
+    if (const uint32_t entry = known.load(std::memory_order_relaxed)) read_flusher(suspension, entry - 1);
 }
 
 void pool_resumed(Session &session) {
@@ -180,26 +228,12 @@ void pool_resumed(Session &session) {
   const uint64_t left_ns = suspension.left.clock_ns;
   const uint64_t span_ns = suspension.resumed_ns > left_ns ? suspension.resumed_ns - left_ns : 0;
 
-  if (trail.in_call && trail_is_current(trail.thread)) {
-    flc_account now;
-    flc_read_account(trail.thread, &now);
-    const uint32_t own = flc_thread_slot_in_range(trail.thread);
-    const flc_account *known = nullptr;
-    for (uint32_t i = 0; i < suspension.flusher_count; i++)
-      if (suspension.flushers[i].slot == own) known = &suspension.flushers[i].account;
-    if (known) {
-      inherit_between(*known, now, span_ns, true, suspension.vector_ns);
-    } else if (trail.entered.clock_ns <= left_ns) {
-      inherit_between(trail.entered, now, span_ns, false, suspension.vector_ns);
-    } else {
-      inherit_between(trail.entered, now, now.clock_ns - trail.entered.clock_ns, true, suspension.vector_ns);
-      if (suspension.flusher_count) {
-        flc_account before;
-        flc_read_account_of(suspension.flushers[0].slot, &before);
-        inherit_between(suspension.flushers[0].account, before, trail.entered.clock_ns - left_ns, false,
-                        suspension.vector_ns);
-      }
-    }
+  const bool in_call = trail.in_call && trail_is_current(trail.thread);
+  flc_thread *thread = in_call ? trail.thread : flc_active(suspension.resumed_ns) ? flc_thread_self() : nullptr;
+  if (thread) {
+    if (!in_call) remember_background(thread);
+    add_flush(suspension, thread, in_call, span_ns);
+    add_before_flush(suspension, span_ns);
   }
   fill_with_other(suspension.vector_ns, span_ns);
 }

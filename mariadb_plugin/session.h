@@ -19,6 +19,7 @@ namespace flushlight {
 constexpr uint32_t kWindowsMax = 16;     // commits of one session that wait for their log at the same time
 constexpr uint32_t kNestingMax = 6;      // statements in routines in routines
 constexpr uint32_t kFlushersMax = 8;     // threads in commit calls when a session is suspended
+constexpr uint32_t kBackgroundMax = 4;   // background threads that flush
 
 // A statement between its LOG and its STATUS event.
 struct Statement {
@@ -59,7 +60,8 @@ struct Suspension {
   struct {
     uint32_t slot;
     flc_account account;
-  } flushers[kFlushersMax];  // who was in a commit call then: one of them flushes
+  } flushers[kFlushersMax + kBackgroundMax];  // who was in a commit call then, and background threads
+  uint32_t in_calls;                          // of these, the first ones
   uint32_t flusher_count;
   bool resumed;
   uint64_t resumed_ns;
