@@ -54,6 +54,7 @@ SESSIONS = {
     "reader": ["SELECT SUM(total) FROM orders WHERE customer = {k}"],
 }
 ROUNDS = 6  # of a session's statements in one connection
+THINK_S = 0.05  # between connections: two cores are enough for the load, so that it is not the load that is slow
 
 
 INTERRUPTS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -156,6 +157,7 @@ class Load:
             except RigError as error:
                 self.failures.append(str(error))
                 return
+            self.stopping.wait(THINK_S)
 
     def __enter__(self):
         for thread in self.threads:
@@ -206,7 +208,7 @@ def show_statements(server):
         else:
             mean = row["caused_commit_ms"] / row["caused_commits"]
             print(f"    {'':8} {mean:9.2f} {'':9}  {row['query']}")
-            print(f"    {'':28}  wrote most in {row['caused_commits']} transactions of those COMMITs")
+            print(f"    {'':28}  wrote most of the transaction in {row['caused_commits']} of the COMMITs")
     if not rows:
         raise RigError(f"{server.name}: the statements view is empty")
     print()
