@@ -145,9 +145,9 @@ walk(const char *statement, int offset, const JumbleState *jstate, int params, O
 		/* the scanner's copy is cut at the token's end: look at the source for what it begins with */
 		if (is_literal(statement + at) || is_constant(statement + at, at + offset, jstate))
 		{
-			char placeholder[16];
+			char parameter[16];
 
-			append(output, placeholder, snprintf(placeholder, sizeof(placeholder), "$%d", ++number));
+			append(output, parameter, snprintf(parameter, sizeof(parameter), "$%d", ++number));
 		}
 		else
 			append(output, token, length);
