@@ -47,6 +47,13 @@ enum fl_wait {
 };
 #define FL_WAIT_ONE(wait) (1ull << ((wait)*16))
 
+/* What own requests leave of a sleep: nothing, one cause on one path (most sleeps), or a vector. */
+enum fl_rest {
+	FL_REST_NONE = 0,
+	FL_REST_ONE = 1,
+	FL_REST_VECTOR = 2,
+};
+
 /* Per slot, beside the public part. What a switch or a wake touches comes first, by cache lines. */
 struct fl_scratch {
 	fl_u64 off_at_ns;  /* switch-out that has no switch-in yet */
@@ -62,13 +69,15 @@ struct fl_scratch {
 	fl_u64 rest_sync_ns;
 	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
 	fl_u32 generation;
-	fl_u8 has_rest;       /* rest_ns is filled */
+	fl_u8 rest_form;      /* enum fl_rest */
 	fl_u8 began;          /* this sleep ended by a beginning of work */
 	fl_u8 kind;           /* enum fl_thread_kind */
 	fl_u8 pooled;         /* slot came from the pool */
 	fl_u32 waker_slot;    /* that explained the last sleep; 0: none */
 	fl_u32 device;        /* of the last own request */
-	fl_u32 reserved32;
+	fl_u8 rest_cause; /* FL_REST_ONE: all of it */
+	fl_u8 rest_path;
+	fl_u16 reserved16;
 
 	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
 	fl_u64 reserved[2];
@@ -176,8 +185,8 @@ struct fl_device_histogram {
 	X(WAKE_IOWAIT, wake_iowait, 0, "wakes of a thread in iowait by something that is no completion")     \
 	X(WAKE_STATE, wake_state, 0, "sleeps that the engine's state word names")                            \
 	X(WAKE_EARLY, wake_early, 0, "wakes that overtook the switch-out: runnable all the while")           \
-	X(WAKE_MISSED, wake_missed, 1, "switch-ins without a wake seen before")                              \
-	X(SWITCH_MISSED, switch_missed, 1, "switches of a thread that were not seen")                          \
+	X(WAKE_MISSED, wake_missed, 0, "wakes that were not seen; what they would explain is other")         \
+	X(SWITCH_MISSED, switch_missed, 0, "switches that were not seen; that span is other")                \
 	X(HISTORY_MISSED, history_missed, 0, "inheritances whose waker's past was not known to the sleep's start")          \
 	X(REQUEST_FULL, request_full, 1, "requests that found no place in the table")                        \
 	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")     \

@@ -23,18 +23,73 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 	return FL_CAUSE_COUNT;
 }
 
-/* A switch was not seen (another tracer came or went at that moment): the span is known, what it was is not. */
-static __always_inline void other_missed(struct fl_slot *slot, __u64 from, __u64 now)
+/*
+ * Charges the sleep that ends now: own requests, then what the waker explained, then the wait for a CPU. `switch_in_unseen`:
+ * when it got the CPU was not seen, so that last part is `other`.
+ */
+static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, __u64 now, bool switch_in_unseen)
 {
-	count(FL_COUNTER_SWITCH_MISSED);
-	if (now < from)
-		return;
+	bool unseen = switch_in_unseen;
+	__u64 off = x->off_at_ns, woken, blocked, own, known = 0, cpu;
+	__u64 *vector;
+
+	woken = x->wake_at_ns;
+	if (!woken) {
+		/* The waker came between the sleep's beginning and our seeing it, so the thread was runnable; or no wake
+		 * was seen at all: then nobody knows what it waited for beside its own requests. */
+		charge_last(x, now);
+		woken = off + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+		if (woken > now)
+			woken = now;
+		if (x->early_wake_ns > x->ran_from_ns) {
+			count(FL_COUNTER_WAKE_EARLY);
+		} else {
+			count(FL_COUNTER_WAKE_MISSED);
+			unseen = true;
+		}
+	}
+	blocked = woken - off;
+	cpu = now - woken;
+	vector = slot->vector_ns;
+	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+
 	slot->seq++;
 	barrier();
-	slot->vector_ns[FL_CAUSE_OTHER] += now - from;
-	slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += now - from;
+	if (own) {
+		vector[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
+		vector[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
+		vector[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];
+		vector[FL_CAUSE_FLUSH] += x->own_ns[FL_WAIT_FLUSH];
+		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += own;
+		known += own;
+	}
+	if (x->rest_form == FL_REST_ONE) {
+		vector[x->rest_cause & 15] += x->rest_total_ns;
+		vector[FL_CAUSE_COUNT + (x->rest_path & 3)] += x->rest_total_ns;
+		known += x->rest_total_ns;
+	} else if (x->rest_form == FL_REST_VECTOR) {
+#pragma unroll
+		for (int j = 0; j < FL_VECTOR_COUNT; j++)
+			vector[j] += x->rest_ns[j];
+		known += x->rest_total_ns; /* the rules charge all of it, to `other` at the worst */
+		slot->inherited_sync_ns += x->rest_sync_ns;
+	}
+	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */
+	if (known < blocked) {
+		vector[FL_CAUSE_OTHER] += blocked - known;
+		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += blocked - known;
+	} else if (known > blocked) {
+		cpu = cpu > known - blocked ? cpu - (known - blocked) : 0;
+	}
+	vector[unseen ? FL_CAUSE_OTHER : FL_CAUSE_CPU] += cpu;
+	vector[FL_VECTOR_PATH(FL_PATH_SELF)] += cpu;
+	slot->on_at_ns = switch_in_unseen ? 0 : now;
 	barrier();
 	slot->seq++;
+
+	x->off_at_ns = 0;
+	x->wake_at_ns = 0;
+	x->mark_ns = 0;
 }
 
 static __always_inline void switch_out(struct task_struct *task, bool preempted)
@@ -64,8 +119,11 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 		barrier();
 		slot->seq++;
 	}
-	if (x->off_at_ns)
-		other_missed(slot, x->off_at_ns, now); /* it came back unseen */
+	if (x->off_at_ns) {
+		/* it came back unseen */
+		count(FL_COUNTER_SWITCH_MISSED);
+		settle(slot, x, now, true);
+	}
 	if (state & TASK_DEAD) {
 		__u32 index = t->slot;
 
@@ -77,7 +135,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 	x->own_ns[1] = 0;
 	x->own_ns[2] = 0;
 	x->own_ns[3] = 0;
-	x->has_rest = 0;
+	x->rest_form = FL_REST_NONE;
 	x->began = 0;
 	x->state_cause = FL_CAUSE_COUNT;
 	if (preempted || !state || (state & TASK_WAKING)) {
@@ -129,10 +187,9 @@ static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct f
 static __always_inline void switch_in(struct task_struct *task)
 {
 	struct fl_task *t = task_of(task);
-	__u64 now, off, woken, blocked, own, known = 0, cpu;
 	struct fl_slot *slot;
 	struct fl_scratch *x;
-	__u64 *vector;
+	__u64 now, off;
 
 	if (!t || !t->slot)
 		return;
@@ -144,63 +201,20 @@ static __always_inline void switch_in(struct task_struct *task)
 	off = x->off_at_ns;
 	if (!off) {
 		/* enrolled while it slept: its account begins here; or it left unseen */
-		if (slot->on_at_ns)
-			other_missed(slot, slot->on_at_ns, now);
 		slot->seq++;
 		barrier();
+		if (slot->on_at_ns) {
+			count(FL_COUNTER_SWITCH_MISSED);
+			slot->vector_ns[FL_CAUSE_OTHER] += now - slot->on_at_ns;
+			slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += now - slot->on_at_ns;
+		}
 		slot->on_at_ns = now;
 		barrier();
 		slot->seq++;
 		snapshot(t->slot, x, slot, now, now);
 		return;
 	}
-	woken = x->wake_at_ns;
-	if (!woken) {
-		/* The waker came between the sleep's beginning and our seeing it: the thread was runnable. */
-		charge_last(x, now);
-		woken = off + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
-		if (woken > now)
-			woken = now;
-		count(x->early_wake_ns > x->ran_from_ns ? FL_COUNTER_WAKE_EARLY : FL_COUNTER_WAKE_MISSED);
-	}
-	blocked = woken - off;
-	cpu = now - woken;
-	vector = slot->vector_ns;
-	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
-
-	slot->seq++;
-	barrier();
-	if (own) {
-		vector[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
-		vector[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
-		vector[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];
-		vector[FL_CAUSE_FLUSH] += x->own_ns[FL_WAIT_FLUSH];
-		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += own;
-		known += own;
-	}
-	if (x->has_rest) {
-#pragma unroll
-		for (int j = 0; j < FL_VECTOR_COUNT; j++)
-			vector[j] += x->rest_ns[j];
-		known += x->rest_total_ns; /* the rules charge all of it, to `other` at the worst */
-		slot->inherited_sync_ns += x->rest_sync_ns;
-	}
-	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */
-	if (known < blocked) {
-		vector[FL_CAUSE_OTHER] += blocked - known;
-		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += blocked - known;
-	} else if (known > blocked) {
-		cpu = cpu > known - blocked ? cpu - (known - blocked) : 0;
-	}
-	vector[FL_CAUSE_CPU] += cpu;
-	vector[FL_VECTOR_PATH(FL_PATH_SELF)] += cpu;
-	slot->on_at_ns = now;
-	barrier();
-	slot->seq++;
-
-	x->off_at_ns = 0;
-	x->wake_at_ns = 0;
-	x->mark_ns = 0;
+	settle(slot, x, now, false);
 	snapshot(t->slot, x, slot, off, now);
 }
 

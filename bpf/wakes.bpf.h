@@ -26,6 +26,30 @@ static __always_inline __u64 scaled(__u64 part, __u64 fraction)
 	return (part * fraction) >> 16;
 }
 
+/* The whole rest has one cause. */
+static __always_inline void rest_is(struct fl_scratch *x, __u32 cause, __u32 path)
+{
+	x->rest_form = FL_REST_ONE;
+	x->rest_cause = cause;
+	x->rest_path = path;
+}
+
+static __always_inline void rest_is_other(struct fl_scratch *x, __u64 ns, __u32 counter)
+{
+	rest_is(x, FL_CAUSE_OTHER, FL_PATH_SELF);
+	count_ns(counter, ns);
+}
+
+/* The rest has several: the rules add to an empty vector. */
+static __always_inline void rest_vector(struct fl_scratch *x)
+{
+#pragma unroll
+	for (int i = 0; i < FL_VECTOR_COUNT; i++)
+		x->rest_ns[i] = 0;
+	x->rest_sync_ns = 0;
+	x->rest_form = FL_REST_VECTOR;
+}
+
 static __always_inline void rest_other(struct fl_scratch *x, __u64 ns, __u32 counter)
 {
 	x->rest_ns[FL_CAUSE_OTHER] += ns;
@@ -42,6 +66,7 @@ static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timelin
 
 	if (!x || !t)
 		return 0;
+	rest_vector(x);
 	preflush = t->flags & fl_preflush_mask;
 	off = x->off_at_ns;
 	end = t->end_ns ? t->end_ns : now;
@@ -125,12 +150,14 @@ static __always_inline void explain_by_own(struct fl_scratch *x, struct fl_reque
 		      r->last_wait == FL_WAIT_QUEUE  ? FL_CAUSE_QUEUE :
 						       FL_CAUSE_WRITE;
 
-	if (tail > rest)
-		tail = rest;
+	if (tail >= rest) {
+		rest_is(x, cause, FL_PATH_SELF);
+		return;
+	}
+	rest_vector(x);
 	x->rest_ns[cause] += tail;
 	x->rest_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += tail;
-	if (rest > tail)
-		rest_other(x, rest - tail, FL_COUNTER_OTHER_GAP_NS);
+	rest_other(x, rest - tail, FL_COUNTER_OTHER_GAP_NS);
 }
 
 static __always_inline __u64 snapshot_time(struct fl_history *past, __u32 ring, __u32 at)
@@ -183,14 +210,13 @@ static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64
 	x->waker_slot = index;
 	if (slot->on_at_ns && slot->on_at_ns <= off) {
 		/* it ran all the while */
-		out[FL_CAUSE_LOCK] += rest;
-		out[FL_VECTOR_PATH(path)] += rest;
+		rest_is(x, FL_CAUSE_LOCK, path);
 		return 0;
 	}
 	found = find_snapshots(past, off);
 	if ((found >> 8) == FL_SNAPSHOT_NONE) {
 		count(FL_COUNTER_HISTORY_MISSED);
-		rest_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);
+		rest_is_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);
 		return 0;
 	}
 	high = &past->ring[(found >> 12) & 3][(found >> 8) & (FL_RING_SNAPSHOTS - 1)];
@@ -228,9 +254,10 @@ static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64
 		x->part_ns[j] = value;
 	}
 	if (!total) {
-		rest_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);
+		rest_is_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);
 		return 0;
 	}
+	rest_vector(x);
 	fraction = total > rest ? (rest << 16) / total : 65536;
 	for (int j = 0; j < FL_CAUSE_COUNT; j++) {
 		__u64 value = scaled(x->part_ns[j], fraction);
@@ -264,15 +291,9 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	struct fl_request *r;
 	struct fl_task *waker;
 
-	for (int i = 0; i < FL_VECTOR_COUNT; i++)
-		x->rest_ns[i] = 0;
-	x->rest_sync_ns = 0;
 	x->rest_total_ns = rest;
-	x->has_rest = 1;
-
 	if (x->state_cause < FL_CAUSE_COUNT) {
-		x->rest_ns[x->state_cause & 15] += rest;
-		x->rest_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += rest;
+		rest_is(x, x->state_cause, FL_PATH_SELF);
 		count(FL_COUNTER_WAKE_STATE);
 		x->began = 1;
 		return;
@@ -300,19 +321,19 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	if (!waker || !waker->slot || waker->slot == own_slot) {
 		count(FL_COUNTER_WAKE_UNKNOWN);
 		x->began = 1;
-		rest_other(x, rest, FL_COUNTER_OTHER_UNKNOWN_NS);
+		rest_is_other(x, rest, FL_COUNTER_OTHER_UNKNOWN_NS);
 		return;
 	}
 	if (in_interrupt(current)) {
 		count(FL_COUNTER_WAKE_INTERRUPT);
 		x->began = 1;
-		rest_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
+		rest_is_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
 		return;
 	}
 	if (!fl_preempt_known && sleeper->in_iowait) {
 		/* cannot tell an interrupt from the thread: a sleeper in iowait is rather woken by a device */
 		count(FL_COUNTER_WAKE_IOWAIT);
-		rest_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
+		rest_is_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
 		return;
 	}
 	count(FL_COUNTER_WAKE_THREAD);

@@ -12,7 +12,9 @@
 
 #define READ_TRIES 4
 
-static bool read_once(const struct fl_slot *slot, struct flc_account *out)
+/* `running`: it is the calling thread's own slot. A thread that runs without a switch-in on record came onto its CPU
+ * unseen: its totals lag behind. */
+static bool read_once(const struct fl_slot *slot, bool running, struct flc_account *out)
 {
 	uint32_t before = __atomic_load_n(&slot->seq, __ATOMIC_ACQUIRE);
 	uint64_t on_at_ns;
@@ -30,6 +32,8 @@ static bool read_once(const struct fl_slot *slot, struct flc_account *out)
 	out->valid = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == FL_SLOT_LIVE && out->generation != 0;
 	if (__atomic_load_n(&slot->seq, __ATOMIC_RELAXED) != before)
 		return false;
+	if (running && on_at_ns == 0)
+		out->valid = false;
 	if (on_at_ns != 0 && out->clock_ns > on_at_ns) {
 		out->vector_ns[FL_CAUSE_ONCPU] += out->clock_ns - on_at_ns;
 		out->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += out->clock_ns - on_at_ns;
@@ -45,12 +49,12 @@ static void invalidate(struct flc_account *out)
 	out->clock_ns = clock_ns;
 }
 
-static void read_slot(const struct fl_slot *slot, struct flc_account *out)
+static void read_slot(const struct fl_slot *slot, bool running, struct flc_account *out)
 {
 	int tries;
 
 	for (tries = 0; tries < READ_TRIES; tries++)
-		if (read_once(slot, out)) {
+		if (read_once(slot, running, out)) {
 			if (!out->valid)
 				invalidate(out);
 			return;
@@ -70,7 +74,7 @@ void flc_read_account(struct flc_thread *thread, struct flc_account *out)
 		return;
 	}
 	slot = &attachment->slots[thread->slot];
-	read_slot(slot, out);
+	read_slot(slot, true, out);
 	if (out->valid && (out->generation != thread->generation ||
 			   __atomic_load_n(&slot->nonce, __ATOMIC_RELAXED) != thread->nonce)) {
 		thread->traced = false; /* the slot is no longer ours: tracing was stopped in between */
@@ -86,7 +90,7 @@ void flc_read_account_of(uint32_t slot_in_range, struct flc_account *out)
 	struct flc_attachment *attachment = thread != NULL ? flc_enter(thread) : NULL;
 
 	if (attachment != NULL && attachment->slots != NULL && slot_in_range < attachment->slot_count) {
-		read_slot(&attachment->slots[slot_in_range], out);
+		read_slot(&attachment->slots[slot_in_range], false, out);
 	} else {
 		out->clock_ns = flc_now_ns();
 		invalidate(out);

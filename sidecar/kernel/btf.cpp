@@ -27,8 +27,7 @@ std::optional<int64_t> percpu_offset(const btf *b, const char *variable) {
   const btf_var_secinfo *info = btf_var_secinfos(type);
   for (int i = 0; i < btf_vlen(type); i++) {
     const btf_type *var = btf__type_by_id(b, info[i].type);
-    if (std::strcmp(btf__name_by_offset(b, var->name_off), variable) == 0)
-      return static_cast<int64_t>(info[i].offset);
+    if (std::strcmp(btf__name_by_offset(b, var->name_off), variable) == 0) return static_cast<int64_t>(info[i].offset);
   }
   return std::nullopt;
 }
@@ -55,7 +54,8 @@ std::optional<int64_t> member_offset(const btf *b, const char *structure, const 
       for (int k = 0; k < btf_vlen(deeper); k++)
         if (std::strcmp(btf__name_by_offset(b, deepest[k].name_off), member) == 0)
           return (bits + btf_member_bit_offset(inner, static_cast<uint32_t>(j)) +
-                  btf_member_bit_offset(deeper, static_cast<uint32_t>(k))) / 8;
+                  btf_member_bit_offset(deeper, static_cast<uint32_t>(k))) /
+                 8;
     }
   }
   return std::nullopt;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What the kernel side needs, found by trying it, never by comparing kernel versions.
 #include <bpf/bpf.h>
-#include <sys/syscall.h>
 #include <linux/capability.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "sidecar/kernel/tracer_impl.h"
@@ -65,8 +65,8 @@ Feature tracepoint_feature(const btf *b, const Tracepoint &t) {
     f.detail = "the kernel has no such tracepoint";
     f.remedy = "a kernel from 6.5 on has all of them (file systems: load the module before the daemon)";
   } else if (!f.present) {
-    f.detail = "the kernel passes " + std::to_string(*arguments) + " arguments, " +
-               std::to_string(t.arguments) + " are needed";
+    f.detail = "the kernel passes " + std::to_string(*arguments) + " arguments, " + std::to_string(t.arguments) +
+               " are needed";
     f.remedy = "use a newer kernel";
   } else {
     f.detail = "found in BTF";
@@ -79,14 +79,18 @@ Feature tracepoint_feature(const btf *b, const Tracepoint &t) {
 std::vector<Feature> features_from(const btf *b, const Options &) {
   std::vector<Feature> result;
   for (const Capability &c : kCapabilities) {
-    Feature f{c.name, has_capability(c.number), c.required, "", c.cost,
-              std::string("grant ") + c.name + " (systemd: AmbientCapabilities=, container: --cap-add)"};
+    Feature f{c.name,     has_capability(c.number),
+              c.required, "",
+              c.cost,     std::string("grant ") + c.name + " (systemd: AmbientCapabilities=, container: --cap-add)"};
     f.detail = f.present ? "effective" : "not effective";
     result.push_back(f);
   }
   for (const Tracepoint &t : kTracepoints) result.push_back(tracepoint_feature(b, t));
   auto constants = kernel_constants(b);
-  Feature interrupt{"interrupt detection", constants && constants->preempt_distance, false, "",
+  Feature interrupt{"interrupt detection",
+                    constants && constants->preempt_distance,
+                    false,
+                    "",
                     "a wake by an interrupt on top of a traced thread may be taken for that thread's",
                     "none; the effect is small"};
   interrupt.detail = interrupt.present ? "__preempt_count found by its distance to the run queue"
@@ -97,8 +101,9 @@ std::vector<Feature> features_from(const btf *b, const Options &) {
 
 std::vector<Feature> probe_features(const Options &options) {
   auto loaded = load_btf(options.btf_path);
-  Feature type_information{"BTF", static_cast<bool>(loaded), true, "", "no tracing",
-                           "use a kernel with CONFIG_DEBUG_INFO_BTF=y, or give its BTF with btf_path"};
+  Feature type_information{"BTF",        static_cast<bool>(loaded),
+                           true,         "",
+                           "no tracing", "use a kernel with CONFIG_DEBUG_INFO_BTF=y, or give its BTF with btf_path"};
   if (!loaded) {
     type_information.detail = loaded.error().text;
     return {type_information};

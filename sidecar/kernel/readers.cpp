@@ -35,16 +35,15 @@ std::vector<ProgramCost> Tracer::costs() const {
   std::vector<ProgramCost> result;
   uint64_t sampled = impl_->sampled_ns;
   if (impl_->stats_fd >= 0)
-    sampled += static_cast<uint64_t>(
-        std::chrono::nanoseconds(std::chrono::steady_clock::now() - impl_->stats_since).count());
+    sampled +=
+        static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - impl_->stats_since).count());
   bpf_program *program;
   bpf_object__for_each_program(program, impl_->skeleton->obj) {
     if (!bpf_program__autoload(program)) continue;
     bpf_prog_info info{};
     uint32_t size = sizeof info;
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) != 0) continue;
-    result.push_back({bpf_program__name(program), info.run_cnt, info.run_time_ns, sampled,
-                      info.recursion_misses});
+    result.push_back({bpf_program__name(program), info.run_cnt, info.run_time_ns, sampled, info.recursion_misses});
   }
   return result;
 }
@@ -104,8 +103,7 @@ std::vector<ThreadState> Tracer::threads() const {
     state.own_writes = outstanding >> 32 & 0xffff;
     state.own_flushes = outstanding >> 48;
     state.state_cause = off != 0 && woken == 0 ? x.state_cause : static_cast<uint32_t>(FL_CAUSE_COUNT);
-    if (outstanding != 0 && x.device < impl_->devices.count)
-      state.device = impl_->devices.data[x.device].number;
+    if (outstanding != 0 && x.device < impl_->devices.count) state.device = impl_->devices.data[x.device].number;
     for (int j = 0; j < FL_VECTOR_COUNT; j++) state.vector_ns[j] = slot.vector_ns[j];
     result.push_back(state);
   }

@@ -33,8 +33,9 @@ constexpr uint64_t kCompletingNs = 20000;
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",     "fl_switch",     "fl_io_done",   "fl_complete", "fl_merge",    "fl_requeue", "fl_issue",
-    "fl_work_start", "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync", "fl_io_start", "fl_getrq", "fl_fork",    "fl_rename",
+    "fl_waking",   "fl_switch",   "fl_io_done",    "fl_complete",   "fl_merge",
+    "fl_requeue",  "fl_issue",    "fl_work_start", "fl_queue_work", "fl_ext4_sync",
+    "fl_xfs_sync", "fl_io_start", "fl_getrq",      "fl_fork",       "fl_rename",
 };
 
 std::string libbpf_reason;  // the loader's last lines: what the verifier or the kernel said
@@ -122,8 +123,8 @@ Result<> Tracer::Impl::open() {
   }
   int code = flushlight_bpf__load(skeleton);
   if (code != 0)
-    return system_error(
-        -code, "the kernel refused the programs (CAP_BPF and CAP_PERFMON are needed): " + libbpf_reason);
+    return system_error(-code,
+                        "the kernel refused the programs (CAP_BPF and CAP_PERFMON are needed): " + libbpf_reason);
   // From here on only the programs can write the ledger; the descriptor may be handed to anybody.
   code = bpf_map_freeze(bpf_map__fd(skeleton->maps.ledger));
   if (code != 0) return system_error(-code, "cannot freeze the ledger");
@@ -185,8 +186,7 @@ void Tracer::Impl::forget_in_flight() {
 void Tracer::Impl::enrol_existing() {
   // one link for good: making and closing one waits for a grace period of the kernel
   if (enrol_link < 0)
-    enrol_link =
-        bpf_link_create(bpf_program__fd(skeleton->progs.fl_enrol_existing), 0, BPF_TRACE_ITER, nullptr);
+    enrol_link = bpf_link_create(bpf_program__fd(skeleton->progs.fl_enrol_existing), 0, BPF_TRACE_ITER, nullptr);
   int iterator = enrol_link < 0 ? -1 : bpf_iter_create(enrol_link);
   if (iterator < 0) return;
   char nothing[64];
@@ -203,8 +203,7 @@ void Tracer::Impl::scan_processes() {
   std::vector<std::pair<uint32_t, fl_process>> fresh;
   bool siblings = false;
   uint32_t key = 0;
-  for (int more = bpf_map_get_next_key(fd, nullptr, &key); more == 0;
-       more = bpf_map_get_next_key(fd, &key, &key)) {
+  for (int more = bpf_map_get_next_key(fd, nullptr, &key); more == 0; more = bpf_map_get_next_key(fd, &key, &key)) {
     fl_process process;
     if (bpf_map_lookup_elem(fd, &key, &process) != 0) continue;
     if (revoked.count(process.first_slot) != 0) {
@@ -260,10 +259,9 @@ Result<std::unique_ptr<Tracer>> Tracer::load(const Options &options) {
   if (auto r = impl->map_all(); !r) return r.error();
   impl->fill_pool();
   const fl_slot *slots = impl->ledger.data;
-  impl->leases =
-      std::make_unique<LeaseTable>(options.pool_slots, options.ledger_slots, [slots](uint32_t slot) {
-        return __atomic_load_n(&slots[slot].state, __ATOMIC_ACQUIRE) == FL_SLOT_FREE;
-      });
+  impl->leases = std::make_unique<LeaseTable>(options.pool_slots, options.ledger_slots, [slots](uint32_t slot) {
+    return __atomic_load_n(&slots[slot].state, __ATOMIC_ACQUIRE) == FL_SLOT_FREE;
+  });
   if (auto r = impl->attach(); !r) return r.error();
   impl->enrol_existing();
   return std::unique_ptr<Tracer>(new Tracer(std::move(impl)));
@@ -275,8 +273,7 @@ uint32_t Tracer::ledger_slots() const { return impl_->options.ledger_slots; }
 Result<Lease> Tracer::grant(const fl_hello &hello) {
   uint64_t token = 0;
   while (token == 0)
-    if (getrandom(&token, sizeof token, 0) != sizeof token)
-      return system_error(errno, "no random number for a token");
+    if (getrandom(&token, sizeof token, 0) != sizeof token) return system_error(errno, "no random number for a token");
   Lease lease = impl_->leases->take(hello.slots_wanted, token);
   if (lease.slot_count == 0)
     return Error{EAGAIN, "the ledger is full: raise ledger_slots in the daemon's configuration"};

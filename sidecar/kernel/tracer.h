@@ -13,15 +13,15 @@
 namespace flushlight::kernel {
 
 struct Options {
-  uint32_t ledger_slots = 4096;  // power of two
-  uint32_t pool_slots = 1024;    // of these, for background and kernel threads
-  bool without_io_start = false; // as on kernels before 6.5, though this one has the events (tests)
-  std::string btf_path;          // empty: /sys/kernel/btf/vmlinux
+  uint32_t ledger_slots = 4096;   // power of two
+  uint32_t pool_slots = 1024;     // of these, for background and kernel threads
+  bool without_io_start = false;  // as on kernels before 6.5, though this one has the events (tests)
+  std::string btf_path;           // empty: /sys/kernel/btf/vmlinux
 };
 
 // One thing that the kernel side needs or can use.
 struct Feature {
-  std::string name;    // capability, BTF, program …
+  std::string name;  // capability, BTF, program …
   bool present = false;
   bool required = false;
   std::string detail;  // what was tried and what came back
@@ -64,13 +64,13 @@ struct ThreadState {
   uint32_t generation = 0;
   uint32_t host_tid = 0;
   uint32_t host_tgid = 0;
-  uint32_t kind = 0;             // 1 session, 2 journal, 3 background
-  std::string name;              // comm at enrolment
-  uint64_t blocked_since_ns = 0; // 0: runs or is runnable
+  uint32_t kind = 0;              // 1 session, 2 journal, 3 background
+  std::string name;               // comm at enrolment
+  uint64_t blocked_since_ns = 0;  // 0: runs or is runnable
   uint64_t runnable_since_ns = 0;
   uint32_t own_flushes = 0, own_writes = 0, own_reads = 0, own_queued = 0;  // outstanding requests
   uint32_t state_cause = FL_CAUSE_COUNT;  // the state word's cause for this sleep; COUNT: none
-  uint32_t device = 0;           // of its oldest outstanding request
+  uint32_t device = 0;                    // of its oldest outstanding request
   uint64_t vector_ns[FL_VECTOR_COUNT] = {};
 };
 
@@ -85,7 +85,7 @@ class Tracer {
   static Result<std::unique_ptr<Tracer>> load(const Options &options);
   ~Tracer();
 
-  [[nodiscard]] int ledger_fd() const;           // frozen; send it with SCM_RIGHTS
+  [[nodiscard]] int ledger_fd() const;  // frozen; send it with SCM_RIGHTS
   [[nodiscard]] uint32_t ledger_slots() const;
 
   // A range of slots and the token that binds the process; grants min(wanted, free), at least 1.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // Enrolment names are public: replay, guesses and names of other threads must get nowhere.
 #include <fcntl.h>
-#include <sys/mman.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -52,8 +52,8 @@ TEST_F(Enrolment, ASlotOfOthersIsRefused) {
   EXPECT_NE(process.slot(outside).nonce, 77u);
   rename_thread(slot_name(1, 77).c_str());  // one of the pool
   EXPECT_EQ(counter("enrol_refused"), 2u);
-  rename_thread("\x7fS0");      // too short
-  rename_thread("\x7fX123");    // no such kind
+  rename_thread("\x7fS0");    // too short
+  rename_thread("\x7fX123");  // no such kind
   rename_thread("\x7f");
   EXPECT_EQ(counter("enrol_refused"), 5u);
 }
@@ -90,8 +90,7 @@ TEST_F(Enrolment, AThreadCannotBeNamedByAnother) {
     while (!stop) usleep(1000);
   });
   while (tid == 0) usleep(100);
-  std::ofstream("/proc/self/task/" + std::to_string(tid) + "/comm")
-      << slot_name(process.lease().first_slot + 2, 55);
+  std::ofstream("/proc/self/task/" + std::to_string(tid) + "/comm") << slot_name(process.lease().first_slot + 2, 55);
   stop = true;
   victim.join();
   EXPECT_NE(process.slot(process.lease().first_slot + 2).nonce, 55u);

@@ -19,8 +19,7 @@ std::string required(const char *name) {
 }
 }  // namespace
 
-SlowDevice::SlowDevice()
-    : folder_(required("FLUSHLIGHT_GATE_FOLDER")), file_system_(required("FLUSHLIGHT_GATE_FS")) {
+SlowDevice::SlowDevice() : folder_(required("FLUSHLIGHT_GATE_FOLDER")), file_system_(required("FLUSHLIGHT_GATE_FS")) {
   int fd = open(required("FLUSHLIGHT_GATE_CONTROL").c_str(), O_RDWR | O_CLOEXEC);
   if (fd < 0) throw std::runtime_error("cannot open the device's control block");
   void *at = mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
@@ -34,9 +33,7 @@ SlowDevice::~SlowDevice() {
   munmap(control_, sizeof(rig::SlowControl));
 }
 
-void SlowDevice::hold(rig::Kind kind, uint64_t ms) {
-  control_->delay_ns[static_cast<unsigned>(kind)] = ms * 1'000'000;
-}
+void SlowDevice::hold(rig::Kind kind, uint64_t ms) { control_->delay_ns[static_cast<unsigned>(kind)] = ms * 1'000'000; }
 
 void SlowDevice::release() {
   for (auto &delay : control_->delay_ns) delay = 0;
