@@ -29,7 +29,7 @@ extern "C" {
 
 struct flc_config {
 	const char *socket_path; /* copied */
-	struct fl_hello hello;   /* engine, slots_wanted, state words, instance, versions: filled by the caller;
+	struct fl_hello hello; /* engine, slots_wanted, state words, instance, versions: filled by the caller;
 	                            message header and pid are filled by the library */
 };
 
@@ -104,8 +104,8 @@ void flc_count_commit(struct flc_thread *thread);
 /* Publishes a record (header filled by the caller). False: no room, counted in the ring. */
 bool flc_write(struct flc_thread *thread, const void *record);
 /* Record made of a fixed part and up to 4 strings that follow it; pads to 8. */
-bool flc_write_parts(struct flc_thread *thread, void *record, size_t record_bytes,
-		     const char *const *parts, const uint16_t *lengths, unsigned count);
+bool flc_write_parts(struct flc_thread *thread, void *record, size_t record_bytes, const char *const *parts,
+		     const uint16_t *lengths, unsigned count);
 
 /*
  * True the first time a queryid is asked since the attachment: send its text now. A fixed table per thread:
@@ -123,7 +123,7 @@ void flc_write_text(struct flc_thread *thread, uint64_t queryid, const char *tex
  * border. Returns the digest of the whole statement even where the text is cut (never 0).
  */
 struct flc_tokenizer_options {
-	bool ansi_strings;        /* "..." is an identifier, dollar quotes and nested comments exist */
+	bool ansi_strings;         /* "..." is an identifier, dollar quotes and nested comments exist */
 	bool no_backslash_escapes; /* backslash is an ordinary character in strings */
 	bool ansi_quotes;          /* MariaDB's ANSI_QUOTES: "..." is an identifier, nothing else changes */
 };
@@ -150,7 +150,7 @@ struct flc_query {
 	bool see_all;
 	const char *const *columns;
 	uint32_t column_count;
-	uint32_t deadline_ms; /* 1000 */
+	uint32_t deadline_ms;    /* 1000 */
 	bool (*cancelled)(void); /* NULL, or asked while waiting: true gives up. Must not jump away. */
 };
 

@@ -153,9 +153,7 @@ class WrongDaemon : public Attach, public ::testing::WithParamInterface<int> {
         {"range beyond the ledger", "slot range", {.ledger = true, .spoil = [](W &w) { w.first_slot = 61; }}},
         {"range wraps", "slot range", {.ledger = true, .spoil = [](W &w) { w.first_slot = 0xffffffffU; }}},
         {"slot 0", "slot range", {.ledger = true, .spoil = [](W &w) { w.first_slot = 0; }}},
-        {"ledger too large for names",
-         "slot range",
-         {.ledger = true, .spoil = [](W &w) { w.ledger_slots = 262145; }}},
+        {"ledger too large for names", "slot range", {.ledger = true, .spoil = [](W &w) { w.ledger_slots = 262145; }}},
         {"ledger beyond the file",
          "ledger",
          {.ledger = true,
@@ -183,8 +181,7 @@ TEST_P(WrongDaemon, IsRefusedWithoutALeak) {
   EXPECT_NE(error().find(wrong.says), std::string::npos) << error();
   flc_detach();
 }
-INSTANTIATE_TEST_SUITE_P(Every, WrongDaemon,
-                         ::testing::Range(0, static_cast<int>(WrongDaemon::all().size())));
+INSTANTIATE_TEST_SUITE_P(Every, WrongDaemon, ::testing::Range(0, static_cast<int>(WrongDaemon::all().size())));
 
 TEST_F(Attach, LedgerIsMappedAndTheThreadsNameIsKept) {
   FakeDaemon daemon({.ledger = true});

@@ -195,8 +195,7 @@ void FakeDaemon::welcome(int connection) {
 }
 
 fl_ring_head *FakeDaemon::ring(uint32_t i) const {
-  return reinterpret_cast<fl_ring_head *>(rings_ +
-                                          static_cast<size_t>(i) * (FL_RING_HEAD_BYTES + kRingBytes));
+  return reinterpret_cast<fl_ring_head *>(rings_ + static_cast<size_t>(i) * (FL_RING_HEAD_BYTES + kRingBytes));
 }
 
 std::vector<std::vector<char>> FakeDaemon::drain(uint32_t i) {

@@ -42,9 +42,7 @@ class FakeDaemon {
   [[nodiscard]] fl_ring_head *ring(uint32_t i) const;
   [[nodiscard]] int greetings() const { return greetings_; }
   void beat() { __atomic_store_n(&control_->heartbeat_ns, flc_now_ns(), __ATOMIC_RELAXED); }
-  void beat_stale() {
-    __atomic_store_n(&control_->heartbeat_ns, flc_now_ns() - 3000000000ULL, __ATOMIC_RELAXED);
-  }
+  void beat_stale() { __atomic_store_n(&control_->heartbeat_ns, flc_now_ns() - 3000000000ULL, __ATOMIC_RELAXED); }
 
   // Takes all records of a ring. PADs are checked and left out.
   std::vector<std::vector<char>> drain(uint32_t ring);
