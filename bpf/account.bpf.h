@@ -45,6 +45,14 @@ static __always_inline void charge_last(struct fl_scratch *x, __u64 now)
 		charge_piece(x, now - mark);
 }
 
+/* The thread goes on, so what it waited for is over, seen or not: none of its open requests counts any more. */
+static __always_inline void forget_requests(struct fl_scratch *x)
+{
+	x->request_generation++;
+	x->outstanding = 0;
+	count(FL_COUNTER_REQUEST_FORGOTTEN);
+}
+
 /* A request changes from one wait to another (FL_WAIT_NONE: appears, or is done). */
 static __always_inline void request_moves(struct fl_request *r, __u32 wait, __u64 now)
 {
@@ -57,7 +65,7 @@ static __always_inline void request_moves(struct fl_request *r, __u32 wait, __u6
 	if (!index || from == wait)
 		return;
 	x = scratch_of(index);
-	if (!x || x->generation != r->generation)
+	if (!x || x->request_generation != r->generation)
 		return;
 	charge(x, now);
 	if (from < FL_WAIT_NONE)
@@ -65,6 +73,8 @@ static __always_inline void request_moves(struct fl_request *r, __u32 wait, __u6
 	if (wait < FL_WAIT_NONE)
 		change += 1ull << ((wait & 3) * 16);
 	change = __sync_fetch_and_add(&x->outstanding, change) + change;
+	if (change & FL_WAIT_NEGATIVE)
+		forget_requests(x); /* it had been forgotten between our look and our change */
 	if (wait == FL_WAIT_NONE && !change) {
 		struct fl_slot *slot = slot_of(index);
 

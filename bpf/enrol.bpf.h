@@ -81,8 +81,7 @@ static __always_inline void take_slot(struct task_struct *current, const char *d
 		count(FL_COUNTER_ENROL_FAILED);
 		return;
 	}
-	if (!slot || !x ||
-	    __sync_val_compare_and_swap(&slot->state, FL_SLOT_FREE, FL_SLOT_LIVE) != FL_SLOT_FREE) {
+	if (!slot || !x || !slot_take(slot, x)) {
 		count(FL_COUNTER_ENROL_REFUSED);
 		return;
 	}

@@ -44,6 +44,7 @@ struct cfs_rq {
 } CORE;
 
 struct sched_entity {
+	__u64 sum_exec_runtime;
 	struct cfs_rq *cfs_rq;
 } CORE;
 

@@ -54,6 +54,14 @@ static __always_inline struct fl_request *request_find(__u64 address, __u32 *whe
 	return 0;
 }
 
+/* Whether its owner still waits for it, as far as we know. */
+static __always_inline bool request_counts(struct fl_request *r)
+{
+	struct fl_scratch *x = r->slot ? scratch_of(r->slot) : 0;
+
+	return x && x->request_generation == r->generation && r->wait != FL_WAIT_NONE;
+}
+
 /* The first free place of its few: nearly always the first, so that one cache line is touched. */
 static __always_inline struct fl_request *request_claim(__u64 address)
 {
@@ -69,7 +77,7 @@ static __always_inline struct fl_request *request_claim(__u64 address)
 			return r;
 		if (r->address == address) {
 			/* Its end was never seen: merged into another, or lost. Its owner must not wait for ever. */
-			count(r->slot ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
+			count(request_counts(r) ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
 			request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
 			return r;
 		}
@@ -132,7 +140,7 @@ static __always_inline struct fl_request *request_open(__u64 address, __u32 flag
 	r->device = device;
 	if (owner) {
 		r->slot = slot;
-		r->generation = owner->generation;
+		r->generation = owner->request_generation;
 		owner->device = device;
 		request_moves(r, wait, now);
 	} else {

@@ -13,6 +13,7 @@
 #define FL_REQUESTS 16384
 #define FL_REQUEST_PROBES 4
 #define FL_WORKS 4096
+#define FL_DRAIN_NS 30000000000ull /* a request that takes longer has most likely ended unseen */
 #define FL_DEVICES 64
 /*
  * History of a thread's vector: a snapshot at every switch-in, thinned into rings of 16. A waker's past at any
@@ -46,6 +47,7 @@ enum fl_wait {
 	FL_WAIT_NONE = 4, /* a request that is counted nowhere */
 };
 #define FL_WAIT_ONE(wait) (1ull << ((wait)*16))
+#define FL_WAIT_NEGATIVE 0x8000800080008000ull /* no thread has so many */
 
 /* What own requests leave of a sleep: nothing, one cause on one path (most sleeps), or a vector. */
 enum fl_rest {
@@ -80,14 +82,17 @@ struct fl_scratch {
 	fl_u16 reserved16;
 
 	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
-	fl_u64 reserved[2];
+	fl_u64 exec_ns;        /* the scheduler's own count of its time on a CPU, at the last switch-out */
+	fl_u32 request_generation; /* requests of an older one are forgotten: they change nothing any more */
+	fl_u32 reserved_rest;
 
 	struct fl_state_rule rules[FL_STATE_RULES];
 
 	fl_u64 part_ns[FL_VECTOR_COUNT]; /* work space of one settlement */
+	fl_u64 retired_at_ns;            /* its thread was gone since */
 	fl_u32 tid, tgid;                /* the host's numbers */
 	char comm[16];
-	fl_u64 reserved_end[7];
+	fl_u64 reserved_end[6];
 };
 
 /* A switch-in: the vector then, and when the thread had been switched out before. */
@@ -122,7 +127,7 @@ struct fl_request {
 	fl_u64 start_ns, issue_ns, middle_ns, end_ns; /* as in fl_timeline */
 	fl_u32 flags;
 	fl_u32 slot;
-	fl_u32 generation; /* of the slot */
+	fl_u32 generation; /* the owner's request_generation */
 	fl_u8 wait;        /* enum fl_wait under which it is counted */
 	fl_u8 last_wait;   /* before it was done */
 	fl_u16 outer;      /* completing request below this one on the same CPU */
@@ -186,10 +191,11 @@ struct fl_device_histogram {
 	X(WAKE_STATE, wake_state, 0, "sleeps that the engine's state word names")                            \
 	X(WAKE_EARLY, wake_early, 0, "wakes that overtook the switch-out: runnable all the while")           \
 	X(WAKE_MISSED, wake_missed, 0, "wakes that were not seen; what they would explain is other")         \
-	X(SWITCH_MISSED, switch_missed, 0, "switches that were not seen; that span is other")                \
+	X(SWITCH_MISSED, switch_missed, 0, "switch-ins that were not seen; told by the scheduler's count")     \
 	X(HISTORY_MISSED, history_missed, 0, "inheritances whose waker's past was not known to the sleep's start")          \
 	X(REQUEST_FULL, request_full, 1, "requests that found no place in the table")                        \
 	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")     \
+	X(REQUEST_FORGOTTEN, request_forgotten, 0, "waits for own requests given up: their end was not seen") \
 	X(REQUEST_REUSED, request_reused, 1, "own requests whose end was not seen")                          \
 	X(REQUEST_STALE, request_stale, 0, "requests of untraced threads whose end was not seen")            \
 	X(WORK_OVERWRITTEN, work_overwritten, 0, "works forgotten for another of the same place")            \

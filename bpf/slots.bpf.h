@@ -24,8 +24,20 @@ static __always_inline void slot_retire(__u32 index, struct fl_slot *slot, struc
 	slot->on_at_ns = 0;
 	if (__sync_val_compare_and_swap(&slot->state, FL_SLOT_LIVE, FL_SLOT_DRAINING) != FL_SLOT_LIVE)
 		return;
+	x->retired_at_ns = bpf_ktime_get_ns();
 	if (!x->outstanding)
 		slot_release(index, slot, x);
+}
+
+/* A free slot, or one whose last requests should have ended long ago: their end was not seen. They are of an older
+ * generation then and change nothing. */
+static __always_inline bool slot_take(struct fl_slot *slot, struct fl_scratch *x)
+{
+	if (__sync_val_compare_and_swap(&slot->state, FL_SLOT_FREE, FL_SLOT_LIVE) == FL_SLOT_FREE)
+		return true;
+	if (slot->state != FL_SLOT_DRAINING || bpf_ktime_get_ns() - x->retired_at_ns < FL_DRAIN_NS)
+		return false;
+	return __sync_val_compare_and_swap(&slot->state, FL_SLOT_DRAINING, FL_SLOT_LIVE) == FL_SLOT_DRAINING;
 }
 
 /* The slot must have been made LIVE by the caller's compare-and-swap. */
@@ -56,6 +68,7 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 	x->ran_from_ns = now;
 	x->mark_ns = 0;
 	x->outstanding = 0;
+	x->request_generation++;
 	x->generation = generation;
 	x->kind = kind;
 	x->tid = task->pid;

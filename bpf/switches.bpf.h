@@ -24,12 +24,12 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 }
 
 /*
- * Charges the sleep that ends now: own requests, then what the waker explained, then the wait for a CPU. `switch_in_unseen`:
- * when it got the CPU was not seen, so that last part is `other`.
+ * Charges the sleep that ends now: own requests, then what the waker explained, then the wait for a CPU. `ran` is not 0
+ * when the switch-in was not seen and the thread is on its way out again: of the time since the wake it ran so long.
  */
-static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, __u64 now, bool switch_in_unseen)
+static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, __u64 now, __u64 ran)
 {
-	bool unseen = switch_in_unseen;
+	bool unseen = false;
 	__u64 off = x->off_at_ns, woken, blocked, own, known = 0, cpu;
 	__u64 *vector;
 
@@ -44,8 +44,11 @@ static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, _
 		if (x->early_wake_ns > x->ran_from_ns) {
 			count(FL_COUNTER_WAKE_EARLY);
 		} else {
+			/* most likely hidden together with the completion that made it */
 			count(FL_COUNTER_WAKE_MISSED);
 			unseen = true;
+			if (x->outstanding)
+				forget_requests(x);
 		}
 	}
 	blocked = woken - off;
@@ -81,9 +84,12 @@ static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, _
 	} else if (known > blocked) {
 		cpu = cpu > known - blocked ? cpu - (known - blocked) : 0;
 	}
-	vector[unseen ? FL_CAUSE_OTHER : FL_CAUSE_CPU] += cpu;
+	if (ran > cpu)
+		ran = cpu;
+	vector[FL_CAUSE_ONCPU] += ran;
+	vector[unseen ? FL_CAUSE_OTHER : FL_CAUSE_CPU] += cpu - ran;
 	vector[FL_VECTOR_PATH(FL_PATH_SELF)] += cpu;
-	slot->on_at_ns = switch_in_unseen ? 0 : now;
+	slot->on_at_ns = now;
 	barrier();
 	slot->seq++;
 
@@ -98,7 +104,7 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 	unsigned int state;
 	struct fl_slot *slot;
 	struct fl_scratch *x;
-	__u64 now, ran;
+	__u64 now, ran, exec;
 
 	if (!t || !t->slot)
 		return;
@@ -119,11 +125,14 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 		barrier();
 		slot->seq++;
 	}
+	exec = task->se.sum_exec_runtime;
 	if (x->off_at_ns) {
-		/* it came back unseen */
+		/* it came back unseen; the scheduler has counted how long it ran */
 		count(FL_COUNTER_SWITCH_MISSED);
-		settle(slot, x, now, true);
+		settle(slot, x, now, exec - x->exec_ns);
+		slot->on_at_ns = 0;
 	}
+	x->exec_ns = exec;
 	if (state & TASK_DEAD) {
 		__u32 index = t->slot;
 
@@ -214,7 +223,7 @@ static __always_inline void switch_in(struct task_struct *task)
 		snapshot(t->slot, x, slot, now, now);
 		return;
 	}
-	settle(slot, x, now, false);
+	settle(slot, x, now, 0);
 	snapshot(t->slot, x, slot, off, now);
 }
 

@@ -6,29 +6,35 @@
 #ifndef FLUSHLIGHT_SYNCS_BPF_H
 #define FLUSHLIGHT_SYNCS_BPF_H
 
-static __always_inline void count_sync(void)
+/* `over`: the sync has ended, so all that it waited for has ended, seen or not. */
+static __always_inline void count_sync(bool over)
 {
 	struct fl_task *t = task_of(bpf_get_current_task_btf());
+	struct fl_scratch *x;
 	struct fl_slot *slot;
 
 	if (!t || !t->slot)
 		return;
 	slot = slot_of(t->slot);
-	if (slot)
-		slot->syncs++;
+	x = scratch_of(t->slot);
+	if (!slot || !x)
+		return;
+	slot->syncs++;
+	if (over && x->outstanding)
+		forget_requests(x);
 }
 
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(fl_ext4_sync, struct inode *inode, int error)
 {
-	count_sync();
+	count_sync(true);
 	return 0;
 }
 
 SEC("tp_btf/xfs_file_fsync")
 int BPF_PROG(fl_xfs_sync, struct xfs_inode *inode)
 {
-	count_sync();
+	count_sync(false);
 	return 0;
 }
 
