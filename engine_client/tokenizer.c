@@ -198,30 +198,6 @@ static void scan_number(struct scanner *s)
 	}
 }
 
-static const struct keyword *find_keyword(const char *word, size_t length)
-{
-	char upper[KEYWORD_BYTES_MAX + 1] = {0};
-	const struct keyword_bucket *bucket;
-
-	if (length > KEYWORD_BYTES_MAX || length < 2)
-		return NULL;
-	for (size_t i = 0; i < length; i++) {
-		unsigned char c = (unsigned char)word[i];
-
-		upper[i] = (char)(c >= 'a' && c <= 'z' ? c - 0x20 : c);
-	}
-	if (upper[0] < 'A' || upper[0] > 'Z')
-		return NULL;
-	bucket = &keyword_buckets[upper[0] - 'A'];
-	for (unsigned i = 0; i < bucket->count; i++) {
-		const struct keyword *k = &bucket->keywords[i];
-
-		if (k->length == length && memcmp(k->text, upper, sizeof(k->text)) == 0)
-			return k;
-	}
-	return NULL;
-}
-
 /* Ends in "password" (MASTER_PASSWORD, user_password …): what is assigned to it is hidden. */
 static bool names_password(const char *word, size_t length)
 {
@@ -311,15 +287,24 @@ static void scan_word(struct scanner *s, struct writer *w)
 
 static size_t operator_length_mariadb(const struct scanner *s)
 {
-	static const char *const longer[] = {"<=>", "->>", "<=", ">=", "<>", "!=", "<<", ">>", "||", "&&", ":=", "->"};
+	char next = peek(s, 1);
 
-	for (size_t i = 0; i < sizeof(longer) / sizeof(longer[0]); i++) {
-		size_t length = strlen(longer[i]);
-
-		if ((size_t)(s->end - s->at) >= length && memcmp(s->at, longer[i], length) == 0)
-			return length;
+	switch (*s->at) {
+	case '<': /* <=> <= <> << */
+		return next == '=' ? 2 + (peek(s, 2) == '>') : 1 + (next == '>' || next == '<');
+	case '-': /* ->> -> */
+		return next == '>' ? 2 + (peek(s, 2) == '>') : 1;
+	case '>': /* >= >> */
+		return 1 + (next == '=' || next == '>');
+	case '!':
+	case ':': /* != := */
+		return 1 + (next == '=');
+	case '|':
+	case '&':
+		return 1 + (next == *s->at);
+	default:
+		return 1;
 	}
-	return 1;
 }
 
 /* PostgreSQL's rule: the longest run, not into a comment, not ending in a sign unless it has a special. */

@@ -95,15 +95,58 @@ static inline uint64_t load_bytes(const char *from, size_t count)
 	return value;
 }
 
-static uint64_t digest_bytes(uint64_t digest, const char *bytes, size_t length)
+/* Up to seven bytes as a number, without a loop: loads may overlap. */
+static inline uint64_t load_few(const char *from, size_t count)
 {
-	uint64_t tail = 0;
+	if (count >= 4)
+		return load_bytes(from, 4) | load_bytes(from + count - 4, 4) << (8 * (count - 4));
+	if (count == 0)
+		return 0;
+	return (uint64_t)(unsigned char)from[0] | (uint64_t)(unsigned char)from[count / 2] << (8 * (count / 2)) |
+	       (uint64_t)(unsigned char)from[count - 1] << (8 * (count - 1));
+}
 
+static inline uint64_t digest_bytes(uint64_t digest, const char *bytes, size_t length)
+{
 	for (; length >= 8; bytes += 8, length -= 8)
 		digest = digest_mix(digest, load_bytes(bytes, 8));
-	for (size_t i = 0; i < length; i++)
-		tail |= (uint64_t)(unsigned char)bytes[i] << (8 * i);
-	return digest_mix(digest, tail | (uint64_t)(length + 1) << 56); /* marks the token's end */
+	return digest_mix(digest, load_few(bytes, length) | (uint64_t)(length + 1) << 56); /* marks the token's end */
+}
+
+/* Eight letters at once: clears bit 5 of every byte that is a small letter. */
+static inline uint64_t upper_eight(uint64_t letters)
+{
+	const uint64_t ones = 0x0101010101010101ull, low = letters & (0x7f * ones);
+	const uint64_t from_a = low + (0x80 - 'a') * ones, above_z = low + (0x7f - 'z') * ones;
+
+	return letters & ~((from_a & ~above_z & ~letters & (0x80 * ones)) >> 2);
+}
+
+static const struct keyword *find_keyword(const char *word, size_t length)
+{
+	const struct keyword_bucket *bucket;
+	uint64_t head, tail = 0, end = 0;
+	unsigned letter;
+
+	if (length > KEYWORD_BYTES_MAX || length < 2)
+		return NULL;
+	letter = ((unsigned char)word[0] | 0x20u) - 'a';
+	if (letter > 'z' - 'a')
+		return NULL;
+	head = upper_eight(length >= 8 ? load_bytes(word, 8) : load_few(word, length));
+	if (length > 8)
+		tail = upper_eight(length >= 16 ? load_bytes(word + 8, 8) : load_few(word + 8, length - 8));
+	if (length > 16)
+		end = upper_eight(load_few(word + 16, length - 16));
+	bucket = &keyword_buckets[letter];
+	for (unsigned i = 0; i < bucket->count; i++) {
+		const struct keyword *k = &bucket->keywords[i];
+
+		if (k->length == length && load_bytes(k->text, 8) == head && load_bytes(k->text + 8, 8) == tail &&
+		    load_bytes(k->text + 16, 4) == end)
+			return k;
+	}
+	return NULL;
 }
 
 static uint64_t digest_finish(uint64_t digest)
@@ -116,7 +159,25 @@ static uint64_t digest_finish(uint64_t digest)
 	return digest ? digest : 1;
 }
 
-static void put_text(struct writer *w, const char *bytes, size_t length)
+/* Most tokens are short: overlapping loads are cheaper than memcpy. */
+static __attribute__((noinline)) void copy_text(char *to, const char *from, size_t length)
+{
+	if (length > 16) {
+		memcpy(to, from, length);
+	} else if (length >= 8) {
+		uint64_t head, tail;
+
+		memcpy(&head, from, 8);
+		memcpy(&tail, from + length - 8, 8);
+		memcpy(to, &head, 8);
+		memcpy(to + length - 8, &tail, 8);
+	} else {
+		for (size_t i = 0; i < length; i++)
+			to[i] = from[i];
+	}
+}
+
+static inline void put_text(struct writer *w, const char *bytes, size_t length)
 {
 	size_t room = w->capacity - w->now.length;
 
@@ -129,7 +190,7 @@ static void put_text(struct writer *w, const char *bytes, size_t length)
 			length--; /* not inside a character */
 	}
 	if (length)
-		memcpy(w->text + w->now.length, bytes, length);
+		copy_text(w->text + w->now.length, bytes, length);
 	w->now.length += length;
 }
 

@@ -33,6 +33,8 @@ void on_log(THD *thd, const mysql_event_general &event) {
 void on_result_or_status(THD *thd, const mysql_event_general &event) {
   Session *session = session_of(thd);
   if (!session) return;
+  const bool status = event.event_subclass == MYSQL_AUDIT_GENERAL_STATUS;
+  if (!status && !session->window_count && !session->statements[0].ended_ns) return;  // STATUS follows
   const uint64_t now_ns = flc_now_ns();
   flc_thread *thread = flc_active(now_ns) ? flc_thread_self() : nullptr;
   if (!thread) {
@@ -48,7 +50,7 @@ void on_result_or_status(THD *thd, const mysql_event_general &event) {
       pool_left(*session, thread);
     }
   }
-  if (event.event_subclass == MYSQL_AUDIT_GENERAL_STATUS)
+  if (status)
     statement_ends(thd, *session, thread, event, now_ns);
   else
     statements_settled(*session, thread, now_ns);

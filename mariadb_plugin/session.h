@@ -76,8 +76,7 @@ struct Session {
   // what SESSION said last, and on which ring
   flc_thread *announced_on;
   uint64_t announced_epoch;
-  uint16_t user_length, database_length;
-  char user[FL_NAME_BYTES_MAX];
+  uint16_t database_length;
   char database[FL_NAME_BYTES_MAX];
 
   Statement statements[kNestingMax];

@@ -65,14 +65,12 @@ uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t l
   return queryid;
 }
 
-uint16_t copy_name(char *to, const char *from, size_t length, bool *changed) {
-  if (!from) length = 0;
-  if (length > FL_NAME_BYTES_MAX) length = FL_NAME_BYTES_MAX;
-  if (*changed || memcmp(to, from ? from : "", length) != 0) {
-    *changed = true;
-    if (length) memcpy(to, from, length);
-  }
-  return static_cast<uint16_t>(length);
+uint16_t name_length(size_t length) { return static_cast<uint16_t>(std::min<size_t>(length, FL_NAME_BYTES_MAX)); }
+
+bool announced(const THD *thd, const Session &session, const flc_thread *thread) {
+  return session.announced_on == thread && session.announced_epoch == flc_thread_epoch(thread) &&
+         session.database_length == name_length(thd->db.length) &&
+         (session.database_length == 0 || memcmp(session.database, thd->db.str, session.database_length) == 0);
 }
 
 void write_statement(Session &session, Statement &statement, flc_thread *thread, uint64_t end_ns, bool nested) {
@@ -106,7 +104,7 @@ void go_idle(Session &session, flc_thread *thread) {
   set_state(thread, kStateIdle);
   flc_set_query(thread, 0);
   if (pool_used()) {
-    flc_set_session(thread, 0);
+    flc_set_session(thread, 0);  // the thread goes on to other connections
     pool_seen(thread);
   }
 }
@@ -128,32 +126,27 @@ void name_statement(THD *thd, Statement &statement, flc_thread *thread, const ch
   flc_set_query(thread, statement.queryid);
 }
 
+// The user changes with COM_CHANGE_USER only, which has an event of its own.
 void announce_session(THD *thd, Session &session, flc_thread *thread) {
+  if (announced(thd, session, thread)) return;
   const Security_context &who = thd->main_security_ctx;
-  const size_t user_length = who.user ? strlen(who.user) : 0;
-  bool changed = session.announced_on != thread || session.announced_epoch != flc_thread_epoch(thread) ||
-                 session.database_length != std::min<size_t>(thd->db.length, FL_NAME_BYTES_MAX) ||
-                 session.user_length != std::min<size_t>(user_length, FL_NAME_BYTES_MAX);
-  session.user_length = copy_name(session.user, who.user, user_length, &changed);
-  session.database_length = copy_name(session.database, thd->db.str, thd->db.length, &changed);
-  if (!changed) return;
-  // the address of a local connection is not known: none is sent
-  const char *address = who.ip ? who.ip : "";
-  const char *const parts[] = {session.user, session.database, "", address};
+  const char *user = who.user ? who.user : "";
+  const char *address = who.ip ? who.ip : "";  // a local connection has none
+  session.database_length = name_length(thd->db.length);
+  if (session.database_length) memcpy(session.database, thd->db.str, session.database_length);
+  const char *const parts[] = {user, session.database, "", address};
   fl_record_session record{};
   record.header = {sizeof record, FL_RECORD_SESSION, FL_RING_VERSION};
   record.session_id = session.id;
   record.backend_start_unix_ns = session.start_unix_ns;
-  record.user_length = session.user_length;
+  record.user_length = name_length(strlen(user));
   record.database_length = session.database_length;
-  record.address_length = static_cast<uint16_t>(std::min<size_t>(strlen(address), FL_NAME_BYTES_MAX));
+  record.address_length = name_length(strlen(address));
   const uint16_t lengths[] = {record.user_length, record.database_length, 0, record.address_length};
-  if (flc_write_parts(thread, &record, sizeof record, parts, lengths, 4)) {
-    session.announced_on = thread;
-    session.announced_epoch = flc_thread_epoch(thread);
-  } else {
-    session.announced_on = nullptr;
-  }
+  const bool written = flc_write_parts(thread, &record, sizeof record, parts, lengths, 4);
+  session.announced_on = written ? thread : nullptr;
+  session.announced_epoch = flc_thread_epoch(thread);
+  flc_set_session(thread, session.id);
 }
 
 void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
@@ -172,8 +165,8 @@ void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysq
     session.most_rows_queryid = 0;
   }
   set_state(thread, kStateWorking);
-  flc_set_session(thread, session.id);
   announce_session(thd, session, thread);
+  if (pool_used()) flc_set_session(thread, session.id);
   if (may_hold_several(thd, event.general_query, event.general_query_length))
     statement.several = true;
   else
