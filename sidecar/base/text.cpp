@@ -57,7 +57,7 @@ std::string sanitize_utf8(std::string_view bytes, size_t max_bytes) {
 void fill_field(char *field, size_t bytes, std::string_view text) {
   const std::string safe = sanitize_utf8(text, bytes - 1);
   std::memset(field, 0, bytes);
-  std::memcpy(field, safe.data(), safe.size());
+  std::copy(safe.begin(), safe.end(), field);
 }
 
 }  // namespace flushlight

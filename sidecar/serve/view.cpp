@@ -30,6 +30,7 @@ Cell ViewContext::instance_name(uint32_t id) const {
 
 std::string_view account_column_name(int vector_index) {
   static constexpr std::string_view kNames[] = {
+  // NOLINTNEXTLINE(bugprone-suspicious-missing-comma): the two make one name
 #define FL_X(ENUM, name, help) #name "_ms",
       FL_CAUSES(FL_X) FL_PATHS(FL_X)
 #undef FL_X
