@@ -14,9 +14,6 @@ SOURCE = Path(__file__).resolve().parents[2]
 
 class Pgxs(unittest.TestCase):
     def test_make_and_install(self):
-        if OPTIONS.version != 15:
-            print(f"SKIP: pg_config of PostgreSQL {OPTIONS.version} runs in its own root directory only")
-            sys.exit(77)
         folder = Path(OPTIONS.build) / "scenario-pgxs"
         shutil.rmtree(folder, ignore_errors=True)
         self.addCleanup(shutil.rmtree, folder, ignore_errors=True)
@@ -37,4 +34,7 @@ class Pgxs(unittest.TestCase):
 
 
 if __name__ == "__main__":
+    if "18" in sys.argv:
+        print("SKIP: pg_config of PostgreSQL 18 runs in its own root directory only")
+        sys.exit(77)
     main()
