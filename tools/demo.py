@@ -108,7 +108,7 @@ def make_device(name):
     except (RigError, OSError, subprocess.TimeoutExpired) as error:
         with contextlib.suppress(RigError):
             device.down()
-        say(f"no slow device here ({error}): using the plain disk, so no fault will be held")
+        say(f"no slow device here ({' '.join(str(error).split())}): using the plain disk, so no fault will be held")
         return PlainDisk(folder, tools_folder()).up()
 
 
