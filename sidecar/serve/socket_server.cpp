@@ -152,11 +152,14 @@ void SocketServer::accept_all() {
     ucred peer{};
     socklen_t length = sizeof peer;
     if (getsockopt(fd.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0) continue;
+    bool refused = false;
     if (const std::string text = handler_.refuse_peer(peer.uid); !text.empty()) {
       refuse(fd.get(), EACCES, text);
-      continue;
+      if (refused_ >= kRefusedMax) continue;
+      refused = true;
     }
     auto connection = std::make_unique<Connection>();
+    connection->refused = refused;
     connection->peer_uid = peer.uid;
     connection->peer_pid = peer.pid;
     connection->last_heard_ns = clock_.now_ns();
@@ -165,6 +168,7 @@ void SocketServer::accept_all() {
     const int number = fd.get();
     connection->fd = std::move(fd);
     connections_[number] = std::move(connection);
+    refused_ += refused;
   }
 }
 
@@ -177,7 +181,7 @@ void SocketServer::receive(Connection &connection) {
   // No room for control data: descriptors that a client sends along are closed by the kernel.
   const ssize_t got = recv(connection.fd.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT | MSG_TRUNC);
   if (got < 0 && (errno == EAGAIN || errno == EINTR)) return;
-  if (got <= 0) {
+  if (got <= 0 || connection.refused) {
     connection.dead = true;
     return;
   }
@@ -251,6 +255,7 @@ void SocketServer::update_interest(Connection &connection) {
 void SocketServer::close(Connection &connection) {
   handler_.on_closed(connection);
   out_bytes_ -= connection.out_bytes;
+  refused_ -= connection.refused;
   connections_.erase(connection.fd.get());
 }
 
@@ -259,7 +264,8 @@ void SocketServer::enforce_deadlines() {
   std::vector<Connection *> late;
   for (const auto &[fd, connection] : connections_) {
     const bool slow = !connection->out.empty() && now_ns > connection->out_since_ns + kReadDeadlineNs;
-    const bool idle = connection->lease == nullptr && now_ns > connection->last_heard_ns + kIdleNs;
+    const uint64_t patience_ns = connection->refused ? kRefusedNs : kIdleNs;
+    const bool idle = connection->lease == nullptr && now_ns > connection->last_heard_ns + patience_ns;
     counts_.dropped_readers += slow;
     if (slow || idle) late.push_back(connection.get());
   }

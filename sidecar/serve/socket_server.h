@@ -31,6 +31,7 @@ struct Connection {
   size_t out_bytes = 0;
   uint64_t out_since_ns = 0;
   bool close_when_sent = false;
+  bool refused = false;  // has its answer; stays for a moment, so that what it sends meets no closed door
   bool dead = false;
 };
 
@@ -52,7 +53,9 @@ class SocketServer {
  public:
   static constexpr size_t kOutBytesMax = 128u << 20;          // of all connections
   static constexpr uint64_t kReadDeadlineNs = 5'000'000'000;  // for a client to read its answer
-  static constexpr uint64_t kIdleNs = 30'000'000'000;         // without a lease
+  static constexpr uint64_t kRefusedNs = 1'000'000'000;
+  static constexpr size_t kRefusedMax = 32;            // strangers must not hold descriptors
+  static constexpr uint64_t kIdleNs = 30'000'000'000;  // without a lease
 
   SocketServer(const Clock &clock, ServerHandler &handler) : clock_(clock), handler_(handler) {}
   ~SocketServer();
@@ -96,6 +99,7 @@ class SocketServer {
   int watched_ = -1;
   std::map<int, std::unique_ptr<Connection>> connections_;
   size_t out_bytes_ = 0;
+  size_t refused_ = 0;            // connections of strangers
   UniqueFd reserve_;              // given up for a moment to refuse when there are no descriptors left
   uint64_t accept_again_ns_ = 0;  // not 0: even that failed; not before
   ServerCounts counts_;

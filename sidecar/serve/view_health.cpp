@@ -81,9 +81,11 @@ Row tracing_row(const ViewContext &context) {
   row.cost_percent = state.kernel_cpu_percent;
   uint64_t lost = 0;
   if (!context.kernel->enabled()) row.worse("off", state.off ? state.off_reason : "programs are detached");
+  std::string missing;  // nothing required, or it would not be loaded: said, but not wrong
   for (const auto &feature : context.kernel->features())
     if (!feature.present)
-      row.worse("degraded", fmt::format("{} is missing ({}): {}", feature.name, feature.detail, feature.cost));
+      missing += fmt::format("{}{} is missing ({}): {}", missing.empty() ? "" : "; ", feature.name, feature.detail,
+                             feature.cost);
   uint64_t misses = 0;
   for (const auto &cost : context.kernel->costs()) misses += cost.misses;
   if (misses > 0)
@@ -99,6 +101,7 @@ Row tracing_row(const ViewContext &context) {
       others += fmt::format("{}{} {}", others.empty() ? "" : "; ", counter.value, counter.help);
     }
   }
+  if (!missing.empty()) row.detail += (row.detail.empty() ? "" : "; ") + missing;
   if (!others.empty()) row.detail += (row.detail.empty() ? "" : "; ") + others;
   row.lost = lost;
   return row;

@@ -253,6 +253,21 @@ TEST_F(Process, OutOfDescriptorsItSaysSoAndServesTheOthers) {
   EXPECT_TRUE(eventually([this] { return ping(); })) << "a descriptor is free again";
 }
 
+TEST_F(Process, AStrangerReadsHowToBeAllowed) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  start();
+  std::filesystem::permissions(folder_, std::filesystem::perms(0755));
+  const pid_t other = fork();
+  if (other == 0) {
+    if (setuid(65534) != 0) _exit(1);
+    const auto table = cli::fetch_view(connection_, "health");
+    _exit(!table && table.error().text.find("allowed_peers") != std::string::npos ? 0 : 2);
+  }
+  int status = 0;
+  waitpid(other, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
 // Another user, in a process of its own: what it gets of what belongs to root.
 TEST_F(Process, RightsOfAnotherUser) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";

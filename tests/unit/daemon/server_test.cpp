@@ -95,9 +95,35 @@ TEST_F(Server, StrangersAreRefusedWithTheRemedy) {
   EXPECT_EQ(end.message.type, FL_MESSAGE_REFUSED);
   EXPECT_EQ(end.status, static_cast<uint32_t>(EACCES));
   EXPECT_NE(std::string(end.text).find("allowed_peers"), std::string::npos) << end.text;
+  fl_command command{};
+  command.message = message_head(FL_MESSAGE_COMMAND, sizeof command);
+  command.code = FL_COMMAND_OFF;
+  EXPECT_TRUE(client.send_struct(command)) << "the door is not closed in its face";
+  settle();
   client.receive();
   EXPECT_TRUE(client.closed());
+  EXPECT_FALSE(daemon_->state().off) << "a stranger is not heard";
   EXPECT_EQ(daemon_->state().refused_peers, 1u);
+}
+
+TEST_F(Server, StrangersDoNotHoldDescriptors) {
+  config_.allowed_peers = PeerList{false, {12345}};
+  start();
+  std::vector<RawClient> strangers;
+  for (int i = 0; i < 200; i++) strangers.push_back(connected());
+  size_t open = 0;
+  for (RawClient &stranger : strangers) {
+    EXPECT_EQ(as_end(stranger.receive()).status, static_cast<uint32_t>(EACCES));
+    stranger.receive();
+    open += !stranger.closed();
+  }
+  EXPECT_LE(open, SocketServer::kRefusedMax);
+  clock_.advance_ms(3000);
+  settle();
+  for (RawClient &stranger : strangers) {
+    stranger.receive();
+    EXPECT_TRUE(stranger.closed());
+  }
 }
 
 TEST_F(Server, UnknownMessagesAreRefusedAndClosed) {
