@@ -6,8 +6,11 @@
 #ifndef FLUSHLIGHT_SYNCS_BPF_H
 #define FLUSHLIGHT_SYNCS_BPF_H
 
-/* `over`: the sync has ended, so all that it waited for has ended, seen or not. */
-static __always_inline void count_sync(bool over)
+/*
+ * Where a sync ends (ext4), all that it waited for has ended, seen or not. Where it begins (XFS), what the thread still
+ * has open is either such a request or asynchronous: if the sync waits for it, its completion explains the wait.
+ */
+static __always_inline void count_sync(void)
 {
 	struct fl_task *t = task_of(bpf_get_current_task_btf());
 	struct fl_scratch *x;
@@ -20,21 +23,21 @@ static __always_inline void count_sync(bool over)
 	if (!slot || !x)
 		return;
 	slot->syncs++;
-	if (over && x->outstanding)
+	if (x->outstanding)
 		forget_requests(x);
 }
 
 SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(fl_ext4_sync, struct inode *inode, int error)
 {
-	count_sync(true);
+	count_sync();
 	return 0;
 }
 
 SEC("tp_btf/xfs_file_fsync")
 int BPF_PROG(fl_xfs_sync, struct xfs_inode *inode)
 {
-	count_sync(false);
+	count_sync();
 	return 0;
 }
 

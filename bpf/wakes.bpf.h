@@ -299,7 +299,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		return;
 	}
 	r = request_completing();
-	if (r && r->slot == own_slot) {
+	if (r && r->slot == own_slot && r->generation == x->request_generation) {
 		count(FL_COUNTER_WAKE_OWN);
 		explain_by_own(x, r, now, rest);
 		return;
