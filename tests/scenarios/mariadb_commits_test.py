@@ -286,10 +286,12 @@ class Cases:
         with Session(self.library, self.server.socket, user="app") as session:
             session.query("USE mysql")
             session.query("INSERT INTO d.u(a) VALUES (1)")
+            time.sleep(SETTLE_S)
             found = self.root.query(f"SELECT db_name FROM {SCHEMA}STATEMENTS WHERE query = 'INSERT INTO d.u(a) VALUES (?)'")
             check(["mysql"] in found, "the database follows USE")
             self.library.mysql_change_user(session.handle, b"other", b"", b"d")
             session.query("INSERT INTO d.u(a) VALUES (1)")
+            time.sleep(SETTLE_S)
             found = self.root.query(f"SELECT user_name FROM {SCHEMA}STATEMENTS WHERE query = 'INSERT INTO d.u(a) VALUES (?)'")
             check(["other"] in found, "the user follows COM_CHANGE_USER")
 
