@@ -2,6 +2,9 @@
 // Reading what the kernel side counted. Nothing here waits or touches a disk.
 #include <bpf/bpf.h>
 
+#include <cstring>
+#include <iterator>
+
 #include "flushlight.skel.h"
 #include "sidecar/kernel/tracer_impl.h"
 
@@ -19,12 +22,18 @@ constexpr CounterText kCounterTexts[] = {
 #undef FL_X
 };
 
+// Every word is loaded with acquire order, which keeps the second look at the sequence behind them all.
 bool read_slot(const fl_slot &slot, fl_slot &copy) {
+  static_assert(sizeof(fl_slot) % sizeof(uint64_t) == 0);
+  const auto *from = reinterpret_cast<const uint64_t *>(&slot);
+  uint64_t words[sizeof(fl_slot) / sizeof(uint64_t)];
   for (int attempt = 0; attempt < 3; attempt++) {
     uint32_t before = __atomic_load_n(&slot.seq, __ATOMIC_ACQUIRE);
-    copy = slot;
-    __atomic_thread_fence(__ATOMIC_ACQUIRE);
-    if ((before & 1) == 0 && before == __atomic_load_n(&slot.seq, __ATOMIC_RELAXED)) return true;
+    for (size_t i = 0; i < std::size(words); i++) words[i] = __atomic_load_n(&from[i], __ATOMIC_ACQUIRE);
+    if ((before & 1) == 0 && before == __atomic_load_n(&slot.seq, __ATOMIC_RELAXED)) {
+      std::memcpy(&copy, words, sizeof copy);
+      return true;
+    }
   }
   return false;
 }
