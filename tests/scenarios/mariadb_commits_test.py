@@ -242,7 +242,12 @@ class Cases:
             for thread in threads:
                 thread.join()
             check(not errors, f"no client error {errors[:1]}")
-        self.run("twelve sessions", action, 1200)
+        def more(_):
+            if self.binlog:
+                led, followed = (int(value) for value in self.root.query(
+                    f"SELECT SUM(binlog_led), SUM(binlog_followed) FROM {SCHEMA}STATEMENTS WHERE user_name = 'app'")[0])
+                check(led + followed == 1200 and led > 0 and followed > 0, f"binlog groups: {led} led, {followed} followed")
+        self.run("twelve sessions", action, 1200, more)
 
     def killed(self):
         before = int(self.root.value("SELECT COUNT(*) FROM u"))
