@@ -128,6 +128,7 @@ void commit_begins(THD *thd, Session &session) {
   session.window_open = true;
   session.window_query = static_cast<uint64_t>(thd->query_id);
   window->thread = thread;
+  window->begun_on = pthread_self();
   window->epoch = flc_thread_epoch(thread);
   window->position = 0;
   window->ordered.store(false, std::memory_order_relaxed);
@@ -159,10 +160,11 @@ void commit_prepared(THD *thd, Session &session, int result) {
   }
 }
 
-void commit_ordered(THD *thd, Session &session) {
+void commit_ordered(Session &session) {
   Window *window = open_window(session);
   if (!window || !opt_bin_log) return;
-  window->ordered_own = current_thd == thd;
+  // not current_thd: a leader makes itself the current THD of each of its followers in turn
+  window->ordered_own = pthread_equal(window->begun_on, pthread_self()) != 0;
   window->ordered.store(true, std::memory_order_release);
 }
 

@@ -73,7 +73,7 @@ bool commit_is_real(THD *thd, bool all);
 bool commit_is_read_write(THD *thd, bool all);
 void commit_begins(THD *thd, Session &session);
 void commit_prepared(THD *thd, Session &session, int result);
-void commit_ordered(THD *thd, Session &session);
+void commit_ordered(Session &session);
 void commit_returned(THD *thd, Session &session, int result);
 void commits_durable(Session &session, flc_thread *thread, bool failed);
 void commits_dropped(Session &session, flc_thread *thread);

@@ -42,6 +42,7 @@ struct Window {
   uint64_t begin_ns;
   uint64_t epoch;  // of the thread's attachment
   flc_thread *thread;
+  pthread_t begun_on;
   uint64_t queryid;
   uint64_t cause_queryid;
   uint64_t rows_changed;

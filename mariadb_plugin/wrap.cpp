@@ -73,7 +73,7 @@ int wrapped_commit(handlerton *hton, THD *thd, bool all) {
 void wrapped_commit_ordered(handlerton *hton, THD *thd, bool all) {
   const Inside inside;
   if (probe_on())
-    if (Session *session = session_of(thd)) commit_ordered(thd, *session);
+    if (Session *session = session_of(thd)) commit_ordered(*session);
   commit_ordered_hook.original(hton, thd, all);
 }
 
