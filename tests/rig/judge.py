@@ -63,6 +63,9 @@ def percentiles(result, _none):
         view, client = result[f"commit_{name}_ms"], result[f"client_{name}_ms"]
         if result["fault"] in HELD_FAULTS and (result["held_ms"] or 0) >= PERCENTILE_FROM_MS:
             wrong = abs(view - client) > PERCENTILE_TOLERANCE * client
+            # A COMMIT that waits for a thread of the pool has not reached the server's code: only its client sees that.
+            if result["engine"] == POOL and result["sessions"] > 1 and view < client:
+                wrong = False
         elif result["fault"] == "none":
             wrong = abs(view - client) > PERCENTILE_QUIET_MS if result["sessions"] == 1 else view > client
         else:
