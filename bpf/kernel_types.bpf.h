@@ -88,7 +88,6 @@ struct pool_workqueue;
 struct inode;
 struct xfs_inode;
 
-
 struct bpf_iter_meta {
 	__u64 session_id;
 } CORE;

@@ -102,7 +102,8 @@ static __always_inline __u32 device_index(struct request *rq)
 
 		if (!d)
 			continue;
-		if (d->number == number || (!d->number && !__sync_val_compare_and_swap(&d->number, 0, number)) ||
+		if (d->number == number ||
+		    (!d->number && !__sync_val_compare_and_swap(&d->number, 0, number)) ||
 		    d->number == number)
 			return at;
 	}

@@ -22,10 +22,10 @@
  * asleep close to one.
  */
 #define FL_RINGS 4
-#define FL_RING_EVERY 0   /* exact */
-#define FL_RING_1MS 1     /* at least 1 ms apart */
-#define FL_RING_20MS 2    /* at least 20 ms apart */
-#define FL_RING_BEGUN 3   /* beginnings of work */
+#define FL_RING_EVERY 0 /* exact */
+#define FL_RING_1MS 1   /* at least 1 ms apart */
+#define FL_RING_20MS 2  /* at least 20 ms apart */
+#define FL_RING_BEGUN 3 /* beginnings of work */
 #define FL_RING_SNAPSHOTS 16
 #define FL_SNAPSHOT_NONE 0xff
 
@@ -58,10 +58,10 @@ enum fl_rest {
 
 /* Per slot, beside the public part. What a switch or a wake touches comes first, by cache lines. */
 struct fl_scratch {
-	fl_u64 off_at_ns;  /* switch-out that has no switch-in yet */
-	fl_u64 wake_at_ns; /* woken (or never blocked) since */
-	fl_u64 mark_ns;    /* own requests are charged up to here; 0: not blocked */
-	fl_u64 outstanding; /* own requests, FL_WAIT_ONE counts */
+	fl_u64 off_at_ns;             /* switch-out that has no switch-in yet */
+	fl_u64 wake_at_ns;            /* woken (or never blocked) since */
+	fl_u64 mark_ns;               /* own requests are charged up to here; 0: not blocked */
+	fl_u64 outstanding;           /* own requests, FL_WAIT_ONE counts */
 	fl_u64 own_ns[FL_WAIT_COUNT]; /* of this sleep, by what own requests did */
 
 	fl_u64 early_wake_ns; /* last waking that met no sleep: it came before the switch-out was seen */
@@ -69,20 +69,20 @@ struct fl_scratch {
 	fl_u64 state_word;    /* address in the thread's memory; 0: none */
 	fl_u64 rest_total_ns; /* of the causes in rest_ns */
 	fl_u64 rest_sync_ns;
-	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
+	fl_u32 state_cause; /* of this sleep; FL_CAUSE_COUNT: none */
 	fl_u32 generation;
-	fl_u8 rest_form;      /* enum fl_rest */
-	fl_u8 began;          /* this sleep ended by a beginning of work */
-	fl_u8 kind;           /* enum fl_thread_kind */
-	fl_u8 pooled;         /* slot came from the pool */
-	fl_u32 waker_slot;    /* that explained the last sleep; 0: none */
-	fl_u32 device;        /* of the last own request */
-	fl_u8 rest_cause; /* FL_REST_ONE: all of it */
+	fl_u8 rest_form;   /* enum fl_rest */
+	fl_u8 began;       /* this sleep ended by a beginning of work */
+	fl_u8 kind;        /* enum fl_thread_kind */
+	fl_u8 pooled;      /* slot came from the pool */
+	fl_u32 waker_slot; /* that explained the last sleep; 0: none */
+	fl_u32 device;     /* of the last own request */
+	fl_u8 rest_cause;  /* FL_REST_ONE: all of it */
 	fl_u8 rest_path;
 	fl_u16 reserved16;
 
 	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
-	fl_u64 exec_ns;        /* the scheduler's own count of its time on a CPU, at the last switch-out */
+	fl_u64 exec_ns; /* the scheduler's own count of its time on a CPU, at the last switch-out */
 	fl_u32 request_generation; /* requests of an older one are forgotten: they change nothing any more */
 	fl_u32 reserved_rest;
 
@@ -114,16 +114,16 @@ struct fl_history {
 struct fl_timeline {
 	fl_u64 start_ns;
 	fl_u64 issue_ns;
-	fl_u64 middle_ns;  /* data done, postflush begins */
-	fl_u64 end_ns;     /* completion began */
-	fl_u64 worker_ns;  /* a worker took up the completion's work */
-	fl_u32 flags;      /* request's cmd_flags */
+	fl_u64 middle_ns; /* data done, postflush begins */
+	fl_u64 end_ns;    /* completion began */
+	fl_u64 worker_ns; /* a worker took up the completion's work */
+	fl_u32 flags;     /* request's cmd_flags */
 	fl_u32 slot;
 };
 
 /* One cache line. */
 struct fl_request {
-	fl_u64 address; /* of the request; 0: free */
+	fl_u64 address;                               /* of the request; 0: free */
 	fl_u64 start_ns, issue_ns, middle_ns, end_ns; /* as in fl_timeline */
 	fl_u32 flags;
 	fl_u32 slot;
@@ -158,7 +158,7 @@ struct fl_task {
 struct fl_process {
 	fl_u32 first_slot;
 	fl_u32 slot_count;
-	fl_u32 flags;    /* FL_HELLO_* */
+	fl_u32 flags; /* FL_HELLO_* */
 	fl_u32 lease;
 	fl_u64 leader_start_ns; /* start_boottime of the group leader: a reused pid does not match */
 	fl_u64 state_word_address;
@@ -180,40 +180,42 @@ struct fl_device_histogram {
 };
 
 /* X(ENUM, name, is loss, help) */
-#define FL_COUNTERS(X)                                                                                       \
-	X(WAKE_OWN, wake_own, 0, "sleeps explained by own requests alone")                                   \
-	X(WAKE_REQUEST, wake_request, 0, "wakes by a completing request")                                    \
-	X(WAKE_WORKER, wake_worker, 0, "wakes by a worker that a completion had queued")                     \
-	X(WAKE_THREAD, wake_thread, 0, "wakes by a traced thread")                                           \
-	X(WAKE_UNKNOWN, wake_unknown, 0, "wakes by something that is not traced")                            \
-	X(WAKE_INTERRUPT, wake_interrupt, 0, "wakes by an interrupt on top of a traced thread")              \
-	X(WAKE_IOWAIT, wake_iowait, 0, "wakes of a thread in iowait by something that is no completion")     \
-	X(WAKE_STATE, wake_state, 0, "sleeps that the engine's state word names")                            \
-	X(WAKE_EARLY, wake_early, 0, "wakes that overtook the switch-out: runnable all the while")           \
-	X(WAKE_MISSED, wake_missed, 0, "wakes that were not seen; what they would explain is other")         \
-	X(SWITCH_MISSED, switch_missed, 0, "switch-ins that were not seen; told by the scheduler's count")     \
-	X(HISTORY_MISSED, history_missed, 0, "inheritances whose waker's past was not known to the sleep's start")          \
-	X(REQUEST_FULL, request_full, 1, "requests that found no place in the table")                        \
-	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")     \
-	X(REQUEST_FORGOTTEN, request_forgotten, 0, "waits for own requests given up: their end was not seen") \
-	X(REQUEST_REUSED, request_reused, 1, "own requests whose end was not seen")                          \
-	X(REQUEST_STALE, request_stale, 0, "requests of untraced threads whose end was not seen")            \
-	X(WORK_OVERWRITTEN, work_overwritten, 0, "works forgotten for another of the same place")            \
-	X(REQUEST_MERGED, request_merged, 0, "requests that were merged into another")                       \
-	X(ENROL_REFUSED, enrol_refused, 0, "enrolment names that were refused")                              \
-	X(ENROL_FULL, enrol_full, 0, "threads left untraced: no free slot")                                  \
-	X(ENROL_FAILED, enrol_failed, 1, "threads left untraced: the kernel had no memory for the storage")  \
-	X(DEVICE_FULL, device_full, 1, "requests of devices beyond the table")                               \
-	X(OTHER_UNKNOWN_NS, other_unknown_ns, 0, "time to other: woken by something that is not traced")     \
-	X(OTHER_INTERRUPT_NS, other_interrupt_ns, 0, "time to other: woken by an interrupt")                 \
-	X(OTHER_HISTORY_NS, other_history_ns, 0, "time to other: the waker's past did not cover it")         \
+#define FL_COUNTERS(X)                                                                                      \
+	X(WAKE_OWN, wake_own, 0, "sleeps explained by own requests alone")                                  \
+	X(WAKE_REQUEST, wake_request, 0, "wakes by a completing request")                                   \
+	X(WAKE_WORKER, wake_worker, 0, "wakes by a worker that a completion had queued")                    \
+	X(WAKE_THREAD, wake_thread, 0, "wakes by a traced thread")                                          \
+	X(WAKE_UNKNOWN, wake_unknown, 0, "wakes by something that is not traced")                           \
+	X(WAKE_INTERRUPT, wake_interrupt, 0, "wakes by an interrupt on top of a traced thread")             \
+	X(WAKE_IOWAIT, wake_iowait, 0, "wakes of a thread in iowait by something that is no completion")    \
+	X(WAKE_STATE, wake_state, 0, "sleeps that the engine's state word names")                           \
+	X(WAKE_EARLY, wake_early, 0, "wakes that overtook the switch-out: runnable all the while")          \
+	X(WAKE_MISSED, wake_missed, 0, "wakes that were not seen; what they would explain is other")        \
+	X(SWITCH_MISSED, switch_missed, 0, "switch-ins that were not seen; told by the scheduler's count")  \
+	X(HISTORY_MISSED, history_missed, 0,                                                                \
+	  "inheritances whose waker's past was not known to the sleep's start")                             \
+	X(REQUEST_FULL, request_full, 1, "requests that found no place in the table")                       \
+	X(REQUEST_UNKNOWN, request_unknown, 0, "completions without a start seen (in flight at attach)")    \
+	X(REQUEST_FORGOTTEN, request_forgotten, 0,                                                          \
+	  "waits for own requests given up: their end was not seen")                                        \
+	X(REQUEST_REUSED, request_reused, 1, "own requests whose end was not seen")                         \
+	X(REQUEST_STALE, request_stale, 0, "requests of untraced threads whose end was not seen")           \
+	X(WORK_OVERWRITTEN, work_overwritten, 0, "works forgotten for another of the same place")           \
+	X(REQUEST_MERGED, request_merged, 0, "requests that were merged into another")                      \
+	X(ENROL_REFUSED, enrol_refused, 0, "enrolment names that were refused")                             \
+	X(ENROL_FULL, enrol_full, 0, "threads left untraced: no free slot")                                 \
+	X(ENROL_FAILED, enrol_failed, 1, "threads left untraced: the kernel had no memory for the storage") \
+	X(DEVICE_FULL, device_full, 1, "requests of devices beyond the table")                              \
+	X(OTHER_UNKNOWN_NS, other_unknown_ns, 0, "time to other: woken by something that is not traced")    \
+	X(OTHER_INTERRUPT_NS, other_interrupt_ns, 0, "time to other: woken by an interrupt")                \
+	X(OTHER_HISTORY_NS, other_history_ns, 0, "time to other: the waker's past did not cover it")        \
 	X(OTHER_GAP_NS, other_gap_ns, 0, "time to other: no request explains that part of the sleep")
 
 enum fl_counter {
 #define FL_X(ENUM, name, loss, help) FL_COUNTER_##ENUM,
 	FL_COUNTERS(FL_X)
 #undef FL_X
-	FL_COUNTER_COUNT
+		FL_COUNTER_COUNT
 };
 
 #ifndef __bpf__

@@ -115,7 +115,8 @@ static __always_inline struct fl_task *enrol_pooled(struct task_struct *task, __
 	}
 	slot = slot_of(index);
 	x = scratch_of(index);
-	if (!slot || !x || __sync_val_compare_and_swap(&slot->state, FL_SLOT_FREE, FL_SLOT_LIVE) != FL_SLOT_FREE)
+	if (!slot || !x ||
+	    __sync_val_compare_and_swap(&slot->state, FL_SLOT_FREE, FL_SLOT_LIVE) != FL_SLOT_FREE)
 		return 0;
 	slot_begin(index, slot, x, task, kind, 0, running);
 	x->pooled = 1;

@@ -145,10 +145,10 @@ __noinline int find_in_ring(struct fl_history *past, __u32 ring, __u32 position,
 static __always_inline void explain_by_own(struct fl_scratch *x, struct fl_request *r, __u64 now, __u64 rest)
 {
 	__u64 tail = now > r->end_ns ? now - r->end_ns : 0;
-	__u32 cause = r->last_wait == FL_WAIT_FLUSH  ? FL_CAUSE_FLUSH :
-		      r->last_wait == FL_WAIT_READ   ? FL_CAUSE_READ :
-		      r->last_wait == FL_WAIT_QUEUE  ? FL_CAUSE_QUEUE :
-						       FL_CAUSE_WRITE;
+	__u32 cause = r->last_wait == FL_WAIT_FLUSH ? FL_CAUSE_FLUSH :
+		      r->last_wait == FL_WAIT_READ  ? FL_CAUSE_READ :
+		      r->last_wait == FL_WAIT_QUEUE ? FL_CAUSE_QUEUE :
+						      FL_CAUSE_WRITE;
 
 	if (tail >= rest) {
 		rest_is(x, cause, FL_PATH_SELF);
@@ -178,11 +178,12 @@ static __always_inline __u32 find_snapshots(struct fl_history *past, __u64 off)
 		__u32 in_ring = find_in_ring(past, r, past->position[r], off);
 		__u32 l = in_ring & 0xff, h = (in_ring >> 8) & 0xff;
 
-		if (l != FL_SNAPSHOT_NONE && (low == FL_SNAPSHOT_NONE || snapshot_time(past, r, l) >
-									     snapshot_time(past, low >> 4, low)))
+		if (l != FL_SNAPSHOT_NONE && (low == FL_SNAPSHOT_NONE ||
+					      snapshot_time(past, r, l) > snapshot_time(past, low >> 4, low)))
 			low = r << 4 | (l & 15);
-		if (h != FL_SNAPSHOT_NONE && (high == FL_SNAPSHOT_NONE || snapshot_time(past, r, h) <
-									      snapshot_time(past, high >> 4, high)))
+		if (h != FL_SNAPSHOT_NONE &&
+		    (high == FL_SNAPSHOT_NONE ||
+		     snapshot_time(past, r, h) < snapshot_time(past, high >> 4, high)))
 			high = r << 4 | (h & 15);
 	}
 	return high << 8 | low;
@@ -197,7 +198,8 @@ static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64
 {
 	struct fl_slot *slot = slot_of(index);
 	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
-	__u64 off, running, ran_until, share = 0, ran_all = 0, ran_after = 0, total = 0, used = 0, used_paths = 0;
+	__u64 off, running, ran_until, share = 0, ran_all = 0, ran_after = 0, total = 0, used = 0,
+				       used_paths = 0;
 	__u64 fraction, *out;
 	struct fl_snapshot *low, *high;
 	__u32 found, path;

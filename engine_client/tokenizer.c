@@ -13,7 +13,6 @@
 #include "engine_client/client.h"
 #include "engine_client/tokenizer_writer.h"
 
-
 enum class {
 	CLASS_OTHER, /* operators and what we do not know */
 	CLASS_SPACE,
@@ -29,10 +28,10 @@ enum class {
 #define Q CLASS_QUOTE
 #define P CLASS_PUNCTUATION
 static const uint8_t classes[256] = {
-	['\0'] = S, ['\t'] = S, ['\n'] = S, ['\v'] = S, ['\f'] = S, ['\r'] = S, [' '] = S,
-	['0' ... '9'] = D, ['A' ... 'Z'] = W, ['a' ... 'z'] = W, ['_'] = W, ['$'] = W, [0x80 ... 0xff] = W,
-	['\''] = Q, ['"'] = Q, ['`'] = Q,
-	['('] = P, [')'] = P, [','] = P, [';'] = P, ['.'] = P, ['@'] = P, ['['] = P, [']'] = P,
+	['\0'] = S,          ['\t'] = S,        ['\n'] = S,        ['\v'] = S,        ['\f'] = S, ['\r'] = S,
+	[' '] = S,           ['0' ... '9'] = D, ['A' ... 'Z'] = W, ['a' ... 'z'] = W, ['_'] = W,  ['$'] = W,
+	[0x80 ... 0xff] = W, ['\''] = Q,        ['"'] = Q,         ['`'] = Q,         ['('] = P,  [')'] = P,
+	[','] = P,           [';'] = P,         ['.'] = P,         ['@'] = P,         ['['] = P,  [']'] = P,
 };
 #undef S
 #undef W
@@ -43,10 +42,10 @@ static const uint8_t classes[256] = {
 struct scanner {
 	const char *at;
 	const char *end;
-	bool ansi;             /* PostgreSQL's rules */
+	bool ansi; /* PostgreSQL's rules */
 	bool double_quoted_identifiers;
-	bool backslash;        /* escapes in ordinary strings */
-	bool executable;       /* inside an executable comment */
+	bool backslash;  /* escapes in ordinary strings */
+	bool executable; /* inside an executable comment */
 };
 
 static inline uint8_t class_of(char c)
@@ -123,8 +122,7 @@ static bool scan_comment(struct scanner *s)
 {
 	char c = *s->at, next = peek(s, 1);
 
-	if (c == '-' && next == '-' &&
-	    (s->ansi || s->end - s->at == 2 || (unsigned char)s->at[2] <= ' ')) {
+	if (c == '-' && next == '-' && (s->ansi || s->end - s->at == 2 || (unsigned char)s->at[2] <= ' ')) {
 		skip_line(s);
 		return true;
 	}
@@ -224,7 +222,8 @@ static const char *string_ahead(const struct scanner *s, const char *at)
 		at++;
 	if (at < s->end && is_string_start(s, *at))
 		return at;
-	if (s->end - at >= 2 && ((at[1] == '\'' && strchr("xXbBnN", *at)) || (*at == '0' && (at[1] | 0x20) == 'x')))
+	if (s->end - at >= 2 &&
+	    ((at[1] == '\'' && strchr("xXbBnN", *at)) || (*at == '0' && (at[1] | 0x20) == 'x')))
 		return at;
 	return NULL;
 }
@@ -271,7 +270,8 @@ static void scan_word(struct scanner *s, struct writer *w)
 			scan_string(s, w, false);
 		return;
 	}
-	if (*begin == '_' && !s->ansi && w->last != TOKEN_DOT && w->last != TOKEN_AT && string_ahead(s, s->at))
+	if (*begin == '_' && !s->ansi && w->last != TOKEN_DOT && w->last != TOKEN_AT &&
+	    string_ahead(s, s->at))
 		return; /* a character set: part of the literal that follows */
 	keyword = w->last == TOKEN_DOT || w->last == TOKEN_AT ? NULL : find_keyword(begin, length);
 	if (!keyword) {
@@ -280,7 +280,8 @@ static void scan_word(struct scanner *s, struct writer *w)
 			w->secret = SECRET_VALUE;
 		return;
 	}
-	if ((keyword->flags & KEYWORD_TEMPORAL) && (string = string_ahead(s, s->at)) && is_string_start(s, *string))
+	if ((keyword->flags & KEYWORD_TEMPORAL) && (string = string_ahead(s, s->at)) &&
+	    is_string_start(s, *string))
 		return; /* DATE '…' */
 	write_keyword(w, keyword);
 }

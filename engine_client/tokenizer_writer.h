@@ -19,7 +19,6 @@
 
 #include "engine_client/tokenizer_keywords.h"
 
-
 #define DIGEST_SEED 0x464c555348303031ull
 #define DIGEST_PRIME 0x9e3779b97f4a7c15ull
 
@@ -67,14 +66,14 @@ struct writer {
 	struct mark open;    /* right after that parenthesis */
 
 	uint32_t depth;
-	uint32_t row_depth;      /* depth outside of the current list of rows; row_state says whether */
+	uint32_t row_depth; /* depth outside of the current list of rows; row_state says whether */
 	enum { ROWS_NONE, ROWS_EXPECTED, ROWS_INSIDE, ROWS_BETWEEN } row_state;
-	struct mark row_before;  /* before the comma that leads to this row */
-	uint64_t row_outer;      /* digest outside of the row */
-	uint64_t row_previous;   /* digest of the row before this one; 0: none */
+	struct mark row_before; /* before the comma that leads to this row */
+	uint64_t row_outer;     /* digest outside of the row */
+	uint64_t row_previous;  /* digest of the row before this one; 0: none */
 
 	enum secret secret;
-	bool identified; /* IDENTIFIED was seen in this statement */
+	bool identified;   /* IDENTIFIED was seen in this statement */
 	bool set_password; /* PASSWORD FOR was seen: what is assigned is hidden */
 };
 
@@ -102,7 +101,8 @@ static inline uint64_t load_few(const char *from, size_t count)
 		return load_bytes(from, 4) | load_bytes(from + count - 4, 4) << (8 * (count - 4));
 	if (count == 0)
 		return 0;
-	return (uint64_t)(unsigned char)from[0] | (uint64_t)(unsigned char)from[count / 2] << (8 * (count / 2)) |
+	return (uint64_t)(unsigned char)from[0] |
+	       (uint64_t)(unsigned char)from[count / 2] << (8 * (count / 2)) |
 	       (uint64_t)(unsigned char)from[count - 1] << (8 * (count - 1));
 }
 
@@ -110,7 +110,8 @@ static inline uint64_t digest_bytes(uint64_t digest, const char *bytes, size_t l
 {
 	for (; length >= 8; bytes += 8, length -= 8)
 		digest = digest_mix(digest, load_bytes(bytes, 8));
-	return digest_mix(digest, load_few(bytes, length) | (uint64_t)(length + 1) << 56); /* marks the token's end */
+	return digest_mix(digest, load_few(bytes, length) | (uint64_t)(length + 1)
+								    << 56); /* marks the token's end */
 }
 
 /* Eight letters at once: clears bit 5 of every byte that is a small letter. */
@@ -142,8 +143,8 @@ static const struct keyword *find_keyword(const char *word, size_t length)
 	for (unsigned i = 0; i < bucket->count; i++) {
 		const struct keyword *k = &bucket->keywords[i];
 
-		if (k->length == length && load_bytes(k->text, 8) == head && load_bytes(k->text + 8, 8) == tail &&
-		    load_bytes(k->text + 16, 4) == end)
+		if (k->length == length && load_bytes(k->text, 8) == head &&
+		    load_bytes(k->text + 8, 8) == tail && load_bytes(k->text + 16, 4) == end)
 			return k;
 	}
 	return NULL;
@@ -430,8 +431,8 @@ static void write_keyword(struct writer *w, const struct keyword *keyword)
 	write_token(w, flags & KEYWORD_FUNCTION ? TOKEN_FUNCTION : TOKEN_KEYWORD, keyword->text,
 		    keyword->length);
 	w->last_flags = flags;
-	if (flags & (KEYWORD_ROWS | KEYWORD_IDENTIFIED | KEYWORD_PASSWORD |
-		     KEYWORD_SECRET_AFTER_IDENTIFIED | KEYWORD_FOR)) {
+	if (flags & (KEYWORD_ROWS | KEYWORD_IDENTIFIED | KEYWORD_PASSWORD | KEYWORD_SECRET_AFTER_IDENTIFIED |
+		     KEYWORD_FOR)) {
 		if ((flags & KEYWORD_ROWS) && w->row_state == ROWS_NONE)
 			w->row_state = ROWS_EXPECTED;
 		if (flags & KEYWORD_IDENTIFIED)

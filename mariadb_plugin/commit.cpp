@@ -75,8 +75,8 @@ void write_commit(Session &session, Window &window, flc_thread *thread, const fl
   record.work = window.rows_changed;
   record.position = window.position;
   record.kind = window.kind;
-  record.flags = (window.nested ? FL_COMMIT_NESTED : 0) | (window.xa ? FL_COMMIT_XA : 0) |
-                 (failed ? FL_COMMIT_FAILED : 0);
+  record.flags =
+      (window.nested ? FL_COMMIT_NESTED : 0) | (window.xa ? FL_COMMIT_XA : 0) | (failed ? FL_COMMIT_FAILED : 0);
   if (window.ordered.load(std::memory_order_acquire))
     record.flags |= FL_COMMIT_BINLOG | (window.ordered_own ? FL_COMMIT_BINLOG_LED : 0);
 
@@ -98,9 +98,7 @@ void write_commit(Session &session, Window &window, flc_thread *thread, const fl
 
 }  // namespace
 
-bool commit_is_real(THD *thd, bool all) {
-  return all || !thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN);
-}
+bool commit_is_real(THD *thd, bool all) { return all || !thd_test_options(thd, OPTION_NOT_AUTOCOMMIT | OPTION_BEGIN); }
 
 bool commit_is_read_write(THD *thd, bool all) {
   const Ha_trx_info &info = thd->ha_data[innodb_slot].ha_info[all ? 1 : 0];

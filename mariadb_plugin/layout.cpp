@@ -38,9 +38,10 @@ bool server_version_fits() {
   const size_t length = version_length(built_for);
   if (version_length(server_version) == length && strncmp(server_version, built_for, length) == 0) return true;
   if (!told)
-    sql_print_error("flushlight: this plugin is built for server %.*s, the server is %s: not installed. Build or "
-                    "install the plugin for exactly this version.",
-                    static_cast<int>(length), built_for, server_version);
+    sql_print_error(
+        "flushlight: this plugin is built for server %.*s, the server is %s: not installed. Build or "
+        "install the plugin for exactly this version.",
+        static_cast<int>(length), built_for, server_version);
   told = true;
   return false;
 }
@@ -54,9 +55,10 @@ bool layout_fits(THD *thd) {
   else if (!pending_operations_move(thd))
     moved = "async_state";
   if (!moved) return true;
-  sql_print_error("flushlight: THD::%s is not where the headers of %s have it: nothing is observed. Build the plugin "
-                  "with the headers of exactly this server.",
-                  moved, MYSQL_SERVER_VERSION);
+  sql_print_error(
+      "flushlight: THD::%s is not where the headers of %s have it: nothing is observed. Build the plugin "
+      "with the headers of exactly this server.",
+      moved, MYSQL_SERVER_VERSION);
   return false;
 }
 

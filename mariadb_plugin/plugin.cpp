@@ -57,7 +57,9 @@ int deinit_probe(void *) {
   return 0;
 }
 
-st_mysql_audit audit = {MYSQL_AUDIT_INTERFACE_VERSION, nullptr, audit_event,
+st_mysql_audit audit = {MYSQL_AUDIT_INTERFACE_VERSION,
+                        nullptr,
+                        audit_event,
                         {MYSQL_AUDIT_GENERAL_CLASSMASK | MYSQL_AUDIT_CONNECTION_CLASSMASK}};
 st_mysql_information_schema information_schema = {MYSQL_INFORMATION_SCHEMA_INTERFACE_VERSION};
 
@@ -96,20 +98,11 @@ maria_declare_plugin(flushlight){MYSQL_AUDIT_PLUGIN,
                                  variables,
                                  FLUSHLIGHT_VERSION,
                                  MariaDB_PLUGIN_MATURITY_GAMMA}
-#define FL_VIEW(view, help)          \
-  , {MYSQL_INFORMATION_SCHEMA_PLUGIN, \
-     &information_schema,             \
-     name_##view.data(),              \
-     kAuthor,                         \
-     help,                            \
-     PLUGIN_LICENSE_GPL,              \
-     init_table_##view,               \
-     nullptr,                         \
-     kVersion,                        \
-     nullptr,                         \
-     nullptr,                         \
-     FLUSHLIGHT_VERSION,              \
-     MariaDB_PLUGIN_MATURITY_GAMMA}
+#define FL_VIEW(view, help)                                                                                       \
+  , {                                                                                                             \
+    MYSQL_INFORMATION_SCHEMA_PLUGIN, &information_schema, name_##view.data(), kAuthor, help, PLUGIN_LICENSE_GPL,  \
+        init_table_##view, nullptr, kVersion, nullptr, nullptr, FLUSHLIGHT_VERSION, MariaDB_PLUGIN_MATURITY_GAMMA \
+  }
 #include "abi/views.def"
 maria_declare_plugin_end;
 #pragma GCC visibility pop

@@ -35,7 +35,7 @@ struct Trail {
 thread_local Trail trail;
 
 std::atomic<uint64_t> inside[kStateWordsMax / 64];  // by slot in range: threads in commit calls
-std::atomic<uint32_t> background[kBackgroundMax];  // slot + 1 of background threads that resumed a connection
+std::atomic<uint32_t> background[kBackgroundMax];   // slot + 1 of background threads that resumed a connection
 std::atomic<uint32_t> next_background;
 
 void mark(uint32_t slot, bool in) {
@@ -58,8 +58,7 @@ void scale(uint64_t *vector, uint64_t to_ns) {
   const uint64_t total = total_of(vector);
   if (total == 0) return;
   const double factor = static_cast<double>(to_ns) / static_cast<double>(total);
-  for (int i = 0; i < FL_VECTOR_COUNT; i++)
-    vector[i] = static_cast<uint64_t>(static_cast<double>(vector[i]) * factor);
+  for (int i = 0; i < FL_VECTOR_COUNT; i++) vector[i] = static_cast<uint64_t>(static_cast<double>(vector[i]) * factor);
 }
 
 void add(uint64_t *to, const uint64_t *from) {
@@ -111,8 +110,8 @@ void remember_background(flc_thread *thread) {
   for (const auto &known : background)
     if (known.load(std::memory_order_relaxed) == entry) return;
   set_state(thread, kStateWorking);
-  background[next_background.fetch_add(1, std::memory_order_relaxed) % kBackgroundMax].store(
-      entry, std::memory_order_relaxed);
+  background[next_background.fetch_add(1, std::memory_order_relaxed) % kBackgroundMax].store(entry,
+                                                                                             std::memory_order_relaxed);
 }
 
 void read_flusher(Suspension &suspension, uint32_t slot) {
@@ -122,9 +121,7 @@ void read_flusher(Suspension &suspension, uint32_t slot) {
   if (flusher.account.valid) suspension.flusher_count++;
 }
 
-bool trail_is_current(flc_thread *thread) {
-  return trail.thread == thread && trail.epoch == flc_thread_epoch(thread);
-}
+bool trail_is_current(flc_thread *thread) { return trail.thread == thread && trail.epoch == flc_thread_epoch(thread); }
 
 Trail &trail_of(flc_thread *thread) {
   if (!trail_is_current(thread)) {

@@ -18,9 +18,9 @@ namespace flushlight {
 
 // ---- probe.cpp: on, off, and who is inside ----
 
-extern std::atomic<bool> probe_running;   // installed and wrapped
-extern std::atomic<bool> probe_enabled;   // flushlight_enabled
-extern std::atomic<uint32_t> probe_calls; // threads inside wrapped calls
+extern std::atomic<bool> probe_running;        // installed and wrapped
+extern std::atomic<bool> probe_enabled;        // flushlight_enabled
+extern std::atomic<uint32_t> probe_calls;      // threads inside wrapped calls
 extern std::atomic<uint64_t> probe_overflows;  // commits that found no free window
 
 uint64_t probe_installation();
@@ -62,8 +62,7 @@ void name_statement(THD *thd, Statement &statement, flc_thread *thread, const ch
 void announce_session(THD *thd, Session &session, flc_thread *thread);
 void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
                       uint64_t now_ns);
-void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
-                    uint64_t now_ns);
+void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event, uint64_t now_ns);
 // Writes the statements that only waited for their commits.
 void statements_settled(Session &session, flc_thread *thread, uint64_t now_ns);
 
@@ -97,9 +96,9 @@ void audit_event(MYSQL_THD thd, unsigned event_class, const void *event);
 
 // ---- wrap.cpp, layout.cpp, attach.cpp ----
 
-bool server_version_fits();          // logs once when not
-bool layout_fits(THD *thd);          // logs once when not
-const char *wrap_refusal();          // nullptr: InnoDB can be wrapped
+bool server_version_fits();  // logs once when not
+bool layout_fits(THD *thd);  // logs once when not
+const char *wrap_refusal();  // nullptr: InnoDB can be wrapped
 void wrap();
 void unwrap();
 extern uint32_t innodb_slot;

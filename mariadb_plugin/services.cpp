@@ -6,7 +6,7 @@
 
 #include "server.h"
 
-#define SERVICE(name)                                     \
+#define SERVICE(name)                                                        \
   __attribute__((visibility("default"))) name##_service_st *name##_service = \
       reinterpret_cast<name##_service_st *>(static_cast<intptr_t>(VERSION_##name));
 

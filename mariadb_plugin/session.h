@@ -16,10 +16,10 @@
 
 namespace flushlight {
 
-constexpr uint32_t kWindowsMax = 16;     // commits of one session that wait for their log at the same time
-constexpr uint32_t kNestingMax = 6;      // statements in routines in routines
-constexpr uint32_t kFlushersMax = 8;     // threads in commit calls when a session is suspended
-constexpr uint32_t kBackgroundMax = 4;   // background threads that flush
+constexpr uint32_t kWindowsMax = 16;    // commits of one session that wait for their log at the same time
+constexpr uint32_t kNestingMax = 6;     // statements in routines in routines
+constexpr uint32_t kFlushersMax = 8;    // threads in commit calls when a session is suspended
+constexpr uint32_t kBackgroundMax = 4;  // background threads that flush
 
 // A statement between its LOG and its STATUS event.
 struct Statement {
@@ -47,7 +47,7 @@ struct Window {
   uint64_t cause_queryid;
   uint64_t rows_changed;
   uint64_t position;
-  std::atomic<bool> ordered;     // commit_ordered ran: the commit went through the binary log
+  std::atomic<bool> ordered;      // commit_ordered ran: the commit went through the binary log
   std::atomic<bool> ordered_own;  // on the session's own thread: it led its group
   uint32_t kind;
   bool nested;
@@ -90,7 +90,7 @@ struct Session {
 
   Window windows[kWindowsMax];
   uint32_t window_count;
-  bool window_open;  // the last one is between its first and its last wrapped call
+  bool window_open;       // the last one is between its first and its last wrapped call
   uint64_t window_query;  // server's query id of it
   Suspension suspension;
 };

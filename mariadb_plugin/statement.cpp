@@ -56,8 +56,7 @@ uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t l
   char text[FL_TEXT_BYTES_MAX];
   size_t text_length = 0;
   bool truncated = false;
-  const uint64_t queryid =
-      flc_normalize(query, length, &options, text, sizeof text, &text_length, &truncated);
+  const uint64_t queryid = flc_normalize(query, length, &options, text, sizeof text, &text_length, &truncated);
   if (flc_text_wanted(thread, queryid)) {
     if (strncmp(charset->cs_name.str, "utf8", 4) != 0) keep_ascii(text, text_length);
     flc_write_text(thread, queryid, text, text_length, truncated);
@@ -173,8 +172,7 @@ void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysq
     name_statement(thd, statement, thread, event.general_query, event.general_query_length);
 }
 
-void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
-                    uint64_t now_ns) {
+void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event, uint64_t now_ns) {
   Statement &statement = current_statement(session);
   if (!is_statement(event) || !statement.running) {
     go_idle(session, thread);

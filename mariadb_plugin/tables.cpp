@@ -175,14 +175,10 @@ int init_table(void *schema_table, View *view, int (*fill_table)(THD *, TABLE_LI
 
 }  // namespace
 
-#define FL_VIEW(view, help)                                                  \
-  static View view_##view{#view, nullptr, {}, 0};                            \
-  static int fill_##view(THD *thd, TABLE_LIST *tables, COND *) {             \
-    return fill(thd, tables->table, view_##view);                            \
-  }                                                                          \
-  int init_table_##view(void *schema_table) {                                \
-    return init_table(schema_table, &view_##view, fill_##view);              \
-  }
+#define FL_VIEW(view, help)                                                                                      \
+  static View view_##view{#view, nullptr, {}, 0};                                                                \
+  static int fill_##view(THD *thd, TABLE_LIST *tables, COND *) { return fill(thd, tables->table, view_##view); } \
+  int init_table_##view(void *schema_table) { return init_table(schema_table, &view_##view, fill_##view); }
 #include "abi/views.def"
 
 }  // namespace flushlight

@@ -32,8 +32,7 @@ std::string blob_of(size_t bytes) {
 
 void normalize(benchmark::State &state, std::string (*make)(size_t)) {
   const std::string query = make(static_cast<size_t>(state.range(0)));
-  const flc_tokenizer_options options{
-      .ansi_strings = false, .no_backslash_escapes = false, .ansi_quotes = false};
+  const flc_tokenizer_options options{.ansi_strings = false, .no_backslash_escapes = false, .ansi_quotes = false};
   char text[FL_TEXT_BYTES_MAX];
   size_t length = 0;
   bool truncated = false;

@@ -41,8 +41,7 @@ struct Window {
   uint64_t end_ns;
 };
 
-constexpr size_t kWindowsPerSecond =
-    20'000;  // of one session: more than a round trip through a socket allows
+constexpr size_t kWindowsPerSecond = 20'000;  // of one session: more than a round trip through a socket allows
 constexpr size_t kWindowsInAll = 16'000'000;  // 256 MB; a load that would need more ends early and says so
 
 struct Load {
@@ -152,21 +151,18 @@ void set_up(const Options &options) {
   const bool mariadb = options.address.engine == "mariadb";
   session->execute("CREATE TABLE IF NOT EXISTS rig_load (id INT PRIMARY KEY, v BIGINT NOT NULL)");
   session->execute(
-      mariadb
-          ? "CREATE TABLE IF NOT EXISTS rig_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, session INT, v BIGINT)"
-          : "CREATE TABLE IF NOT EXISTS rig_log (id BIGSERIAL PRIMARY KEY, session INT, v BIGINT)");
+      mariadb ? "CREATE TABLE IF NOT EXISTS rig_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, session INT, v BIGINT)"
+              : "CREATE TABLE IF NOT EXISTS rig_log (id BIGSERIAL PRIMARY KEY, session INT, v BIGINT)");
   std::string rows;
-  for (unsigned id = 1; id <= options.sessions; ++id)
-    rows += (id > 1 ? ", (" : "(") + std::to_string(id) + ", 0)";
-  session->execute(((mariadb ? "INSERT IGNORE INTO rig_load VALUES " : "INSERT INTO rig_load VALUES ") +
-                    rows + (mariadb ? "" : " ON CONFLICT DO NOTHING"))
+  for (unsigned id = 1; id <= options.sessions; ++id) rows += (id > 1 ? ", (" : "(") + std::to_string(id) + ", 0)";
+  session->execute(((mariadb ? "INSERT IGNORE INTO rig_load VALUES " : "INSERT INTO rig_load VALUES ") + rows +
+                    (mariadb ? "" : " ON CONFLICT DO NOTHING"))
                        .c_str());
 }
 
 bool write_windows(const std::string &path, const std::vector<Window> &windows) {
   FILE *file = std::fopen(path.c_str(), "wb");
-  const bool written =
-      file && std::fwrite(windows.data(), sizeof(Window), windows.size(), file) == windows.size();
+  const bool written = file && std::fwrite(windows.data(), sizeof(Window), windows.size(), file) == windows.size();
   return file && std::fclose(file) == 0 && written;
 }
 
@@ -183,8 +179,7 @@ int run(const Options &options) {
   std::puts("ready");
   std::fflush(stdout);
   char line[16];
-  if (options.wait && !std::fgets(line, sizeof line, stdin))
-    std::fprintf(stderr, "rig-load: nobody waits: going on\n");
+  if (options.wait && !std::fgets(line, sizeof line, stdin)) std::fprintf(stderr, "rig-load: nobody waits: going on\n");
   const uint64_t begin = monotonic_ns();
   load.deadline_ns = begin + static_cast<uint64_t>(options.seconds * 1e9);
   load.go.arrive_and_wait();

@@ -35,9 +35,8 @@ struct SlowControl {
   std::atomic<uint64_t> delay_ns[kKinds];
   std::atomic<uint64_t> frozen_until_ns;  // everything waits until then
   std::atomic<uint64_t> range_offset_bytes;
-  std::atomic<uint64_t>
-      range_length_bytes;        // not 0: reads and writes are held only where they touch the range
-  std::atomic<uint64_t> logged;  // operations logged so far; the last kLogEntries are kept
+  std::atomic<uint64_t> range_length_bytes;  // not 0: reads and writes are held only where they touch the range
+  std::atomic<uint64_t> logged;              // operations logged so far; the last kLogEntries are kept
   Operation log[kLogEntries];
 };
 

@@ -50,9 +50,8 @@ bool print_log(const rig::SlowControl &control, uint64_t from) {
     const rig::Operation &entry = control.log[number % rig::kLogEntries];
     if (entry.sequence.load(std::memory_order_acquire) != number + 1)
       continue;  // still being written: it has not been answered yet
-    std::printf("%s %lu %lu %lu %lu %u %lu\n", rig::kKindNames[static_cast<unsigned>(entry.kind)],
-                entry.begin_ns, entry.released_ns, entry.end_ns, entry.offset_bytes, entry.length_bytes,
-                entry.asked_ns);
+    std::printf("%s %lu %lu %lu %lu %u %lu\n", rig::kKindNames[static_cast<unsigned>(entry.kind)], entry.begin_ns,
+                entry.released_ns, entry.end_ns, entry.offset_bytes, entry.length_bytes, entry.asked_ns);
   }
   return complete;
 }
@@ -98,8 +97,7 @@ int main(int argc, char **argv) {
     std::perror(argv[1]);
     return 1;
   }
-  if (static_cast<size_t>(status.st_size) < sizeof(rig::SlowControl))
-    return 1;  // slowfs is just being started
+  if (static_cast<size_t>(status.st_size) < sizeof(rig::SlowControl)) return 1;  // slowfs is just being started
   void *memory = mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   if (memory == MAP_FAILED) {
     std::perror("mmap");

@@ -35,8 +35,7 @@ constexpr fuse_ino_t kDisk = 2;
 constexpr const char *kDiskName = "disk";
 constexpr double kForever_s = 86400;
 constexpr unsigned kRequestBytes = 1 << 20;
-constexpr unsigned kWorkers =
-    64;  // more than the loop device has requests at once (nr_requests is 128, 64 wait)
+constexpr unsigned kWorkers = 64;  // more than the loop device has requests at once (nr_requests is 128, 64 wait)
 constexpr uint64_t kFreezeStep_ns = 1'000'000;  // a freeze that is lifted early ends within this
 
 int backing_fd = -1;
@@ -63,8 +62,7 @@ class Held {
     uint64_t asked = control->delay_ns[static_cast<unsigned>(kind)];
     if (kind != Kind::flush && !touches_range(offset_bytes, length_bytes)) asked = 0;
     if (asked) sleep_until(begin_ns_ + asked);
-    for (uint64_t now = monotonic_ns(), until; (until = control->frozen_until_ns) > now;
-         now = monotonic_ns()) {
+    for (uint64_t now = monotonic_ns(), until; (until = control->frozen_until_ns) > now; now = monotonic_ns()) {
       asked = std::max(asked, until - begin_ns_);
       sleep_until(std::min(until, now + kFreezeStep_ns));
     }
@@ -193,8 +191,7 @@ bool open_files(const char *backing_path, const char *control_path) {
     std::perror(control_path);
     return false;
   }
-  void *memory =
-      mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
+  void *memory = mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
   close(fd);
   if (memory == MAP_FAILED) {
     std::perror("mmap");

@@ -28,8 +28,7 @@ void run(const rig::Address &address, const std::vector<std::string> &statements
   auto session = rig::connect(address);
   for (size_t i = 0; i + 1 < statements.size(); ++i) session->execute(statements[i].c_str());
   std::vector<rig::Row> rows;
-  const auto columns =
-      session->query(statements.back().c_str(), [&](rig::Row row) { rows.push_back(std::move(row)); });
+  const auto columns = session->query(statements.back().c_str(), [&](rig::Row row) { rows.push_back(std::move(row)); });
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const rig::Row &row : rows) {
     nlohmann::ordered_json object;

@@ -42,8 +42,7 @@ class PostgresqlSession final : public Session {
  public:
   explicit PostgresqlSession(const Address &address) {
     const char *names[] = {"host", "dbname", "user", "application_name", nullptr};
-    const char *values[] = {address.socket.c_str(), address.database.c_str(), address.user.c_str(), "rig",
-                            nullptr};
+    const char *values[] = {address.socket.c_str(), address.database.c_str(), address.user.c_str(), "rig", nullptr};
     connection_.reset(PQconnectdbParams(names, values, 0));
     if (PQstatus(connection_.get()) != CONNECTION_OK) fail();
     PQsetNoticeProcessor(
@@ -66,9 +65,8 @@ class PostgresqlSession final : public Session {
     for (int r = 0; r < PQntuples(result.get()); ++r) {
       Row values;
       for (int c = 0; c < PQnfields(result.get()); ++c)
-        values.push_back(PQgetisnull(result.get(), r, c)
-                             ? std::nullopt
-                             : std::optional<std::string>(PQgetvalue(result.get(), r, c)));
+        values.push_back(PQgetisnull(result.get(), r, c) ? std::nullopt
+                                                         : std::optional<std::string>(PQgetvalue(result.get(), r, c)));
       row(std::move(values));
     }
     return columns;
@@ -112,8 +110,8 @@ class MariadbSession final : public Session {
     const unsigned protocol = MYSQL_PROTOCOL_SOCKET;
     mysql_options(connection_.get(), MYSQL_OPT_PROTOCOL, &protocol);
     mysql_options4(connection_.get(), MYSQL_OPT_CONNECT_ATTR_ADD, "program_name", "rig");
-    if (!mysql_real_connect(connection_.get(), nullptr, address.user.c_str(), nullptr,
-                            address.database.c_str(), 0, address.socket.c_str(), CLIENT_MULTI_STATEMENTS))
+    if (!mysql_real_connect(connection_.get(), nullptr, address.user.c_str(), nullptr, address.database.c_str(), 0,
+                            address.socket.c_str(), CLIENT_MULTI_STATEMENTS))
       fail();
   }
   void execute(const char *sql) override {
@@ -145,12 +143,11 @@ class MariadbSession final : public Session {
     }
     const unsigned count = mysql_num_fields(result.get());
     for (unsigned c = 0; c < count; ++c)
-      columns.push_back({mysql_fetch_field_direct(result.get(), c)->name,
-                         type_of(mysql_fetch_field_direct(result.get(), c)->type)});
+      columns.push_back(
+          {mysql_fetch_field_direct(result.get(), c)->name, type_of(mysql_fetch_field_direct(result.get(), c)->type)});
     while (MYSQL_ROW raw = mysql_fetch_row(result.get())) {
       Row values;
-      for (unsigned c = 0; c < count; ++c)
-        values.push_back(raw[c] ? std::optional<std::string>(raw[c]) : std::nullopt);
+      for (unsigned c = 0; c < count; ++c) values.push_back(raw[c] ? std::optional<std::string>(raw[c]) : std::nullopt);
       row(std::move(values));
     }
     return columns;

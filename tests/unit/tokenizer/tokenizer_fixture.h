@@ -22,8 +22,8 @@ inline Normalized normalize(std::string_view query, flc_tokenizer_options option
   std::vector<char> text(capacity);
   Normalized result;
   size_t length = 0;
-  result.digest = flc_normalize(input.data(), input.size(), &options, text.data(), text.size(), &length,
-                                &result.truncated);
+  result.digest =
+      flc_normalize(input.data(), input.size(), &options, text.data(), text.size(), &length, &result.truncated);
   result.text.assign(text.data(), length);
   return result;
 }

@@ -30,8 +30,7 @@ class Generator {
   uint32_t pick(uint32_t count) { return static_cast<uint32_t>(random_() % count); }
 
   std::string filling() {
-    static constexpr std::array<const char *, 9> kInside = {
-        "", "'", "\"", " it's ", "''", ";", "--", "\xc3\xa9", "?"};
+    static constexpr std::array<const char *, 9> kInside = {"", "'", "\"", " it's ", "''", ";", "--", "\xc3\xa9", "?"};
     return std::string(kInside[pick(kInside.size())]) + kMarker + kInside[pick(kInside.size())];
   }
 
@@ -48,33 +47,52 @@ class Generator {
     const std::string inside = filling();
     if (postgresql_) {
       switch (pick(6)) {
-        case 0: return "E" + quoted(inside + "\\\\", '\'', true);
-        case 1: return "$$" + inside + "$$";
-        case 2: return "$t1$ $$ " + inside + "$t1$";
-        case 3: return quoted(inside + "\\", '\'', false);
-        case 4: return "U&" + quoted(inside, '\'', false);
-        default: return quoted(inside, '\'', false);
+        case 0:
+          return "E" + quoted(inside + "\\\\", '\'', true);
+        case 1:
+          return "$$" + inside + "$$";
+        case 2:
+          return "$t1$ $$ " + inside + "$t1$";
+        case 3:
+          return quoted(inside + "\\", '\'', false);
+        case 4:
+          return "U&" + quoted(inside, '\'', false);
+        default:
+          return quoted(inside, '\'', false);
       }
     }
     switch (pick(6)) {
-      case 0: return "_utf8mb4" + quoted(inside, '\'', true);
-      case 1: return quoted(inside, '"', true);
-      case 2: return quoted(inside, '"', false);
-      case 3: return "n" + quoted(inside, '\'', false);
-      case 4: return quoted(inside + "\\\\", '\'', true);
-      default: return quoted(inside, '\'', pick(2) != 0);
+      case 0:
+        return "_utf8mb4" + quoted(inside, '\'', true);
+      case 1:
+        return quoted(inside, '"', true);
+      case 2:
+        return quoted(inside, '"', false);
+      case 3:
+        return "n" + quoted(inside, '\'', false);
+      case 4:
+        return quoted(inside + "\\\\", '\'', true);
+      default:
+        return quoted(inside, '\'', pick(2) != 0);
     }
   }
 
   std::string number() {
     switch (pick(8)) {
-      case 0: return std::string("-") + kNumber;
-      case 1: return std::string(kNumber) + ".5e-3";
-      case 2: return std::string(".") + kNumber;
-      case 3: return std::string("0x") + kNumber;
-      case 4: return std::string("+") + kNumber + "e+" + kNumber;
-      case 5: return std::string("X'") + kNumber + "0'";
-      default: return kNumber;
+      case 0:
+        return std::string("-") + kNumber;
+      case 1:
+        return std::string(kNumber) + ".5e-3";
+      case 2:
+        return std::string(".") + kNumber;
+      case 3:
+        return std::string("0x") + kNumber;
+      case 4:
+        return std::string("+") + kNumber + "e+" + kNumber;
+      case 5:
+        return std::string("X'") + kNumber + "0'";
+      default:
+        return kNumber;
     }
   }
 
@@ -82,13 +100,20 @@ class Generator {
 
   std::string space() {
     switch (pick(postgresql_ ? 6 : 7)) {
-      case 0: return "\n";
-      case 1: return " \t ";
-      case 2: return std::string("/* it's ") + kMarker + " */";
-      case 3: return std::string(" -- don't ") + kMarker + "\n";
-      case 4: return postgresql_ ? std::string("/* a /* ' */ ") + kMarker + " */" : std::string("/**/");
-      case 6: return std::string("# \" ") + kMarker + "\n";
-      default: return " ";
+      case 0:
+        return "\n";
+      case 1:
+        return " \t ";
+      case 2:
+        return std::string("/* it's ") + kMarker + " */";
+      case 3:
+        return std::string(" -- don't ") + kMarker + "\n";
+      case 4:
+        return postgresql_ ? std::string("/* a /* ' */ ") + kMarker + " */" : std::string("/**/");
+      case 6:
+        return std::string("# \" ") + kMarker + "\n";
+      default:
+        return " ";
     }
   }
 
@@ -142,7 +167,8 @@ class Generator {
         for (uint32_t i = 0; i < values; i++) result += (i ? "," : "") + space() + literal();
         return result + ")" + word("AND") + "b" + word("IN") + "((" + literal() + "," + literal() + "))";
       }
-      case 3: return word("CALL") + "p" + row(shape);
+      case 3:
+        return word("CALL") + "p" + row(shape);
       case 4:
         return postgresql_ ? word("PREPARE") + word("TRANSACTION") + quoted(filling(), '\'', false)
                            : word("SET") + word("PASSWORD") + word("FOR") + "u@h =" + word(kMarker);

@@ -52,8 +52,7 @@ TEST(Tokenizer, Basics) {
 TEST(Tokenizer, Strings) {
   check({{"select 'a', 'it''s', 'b\\'c', \"d\\\"e\", \"f\"\"g\"", "SELECT ?, ..."},
          {"select 'a' 'b'  'c'", "SELECT ?"},
-         {"select N'a', x'4D', X'4d', b'01', _utf8'abc', _utf8mb4 'abc', _binary x'00', _latin1 0x41",
-          "SELECT ?, ..."},
+         {"select N'a', x'4D', X'4d', b'01', _utf8'abc', _utf8mb4 'abc', _binary x'00', _latin1 0x41", "SELECT ?, ..."},
          {"select _x from t where _y = 'a'", "SELECT _x FROM t WHERE _y = ?"},
          {"select date'2026-01-01', timestamp '2026-01-01 00:00:00', time \"1:2\"", "SELECT ?, ..."},
          {"select date(a), date from t", "SELECT DATE(a), DATE FROM t"},
@@ -117,7 +116,8 @@ TEST(Tokenizer, Lists) {
 }
 
 TEST(Tokenizer, NullAsLiteralOnlyWhereItIsAValue) {
-  check({{"update t set a = null where b is null and c is not null", "UPDATE t SET a = ? WHERE b IS NULL AND c IS NOT NULL"},
+  check({{"update t set a = null where b is null and c is not null",
+          "UPDATE t SET a = ? WHERE b IS NULL AND c IS NOT NULL"},
          {"create table t (a int not null, b int null, c int default null)",
           "CREATE TABLE t(a INT NOT NULL, b INT NULL, c INT DEFAULT ?)"},
          {"select null, true, false", "SELECT ?, TRUE, FALSE"},
@@ -166,7 +166,8 @@ TEST(Tokenizer, PostgreSql) {
          {"select a$1, $1, $12", "SELECT a$1, ?, ..."},
          {"select 1 /* a /* b */ 'c' */ + 2", "SELECT ? + ?"},
          {"select 1--x\n+2", "SELECT ? + ?"},
-         {"select a @> b, c #>> '{x}', d <-> e, f !~~ 'x', -1, g-1", "SELECT a @> b, c #>> ?, d <-> e, f !~~ ?, ..., g - ?"},
+         {"select a @> b, c #>> '{x}', d <-> e, f !~~ 'x', -1, g-1",
+          "SELECT a @> b, c #>> ?, d <-> e, f !~~ ?, ..., g - ?"},
          {"select a=-1, b@-1", "SELECT a = ?, b @- ?"},
          {"prepare transaction 'secret'", "PREPARE TRANSACTION ?"},
          {"comment on table t is 'secret'", "comment ON TABLE t IS ?"},
