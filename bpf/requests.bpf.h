@@ -151,6 +151,15 @@ static __always_inline struct fl_request *request_open(__u64 address, __u32 flag
 	return r;
 }
 
+/* A thread that does I/O may lead others. The daemon's task iterator does not see every one: in a PID namespace of its
+ * own it walks that one only. */
+static __always_inline struct fl_task *enrol_late(struct task_struct *current)
+{
+	if (current->flags & PF_KTHREAD)
+		return is_journal_thread(current) ? enrol_pooled(current, FL_THREAD_JOURNAL, true) : 0;
+	return is_of_known_engine(current) ? enrol_pooled(current, FL_THREAD_BACKGROUND, true) : 0;
+}
+
 /* The current thread submits: it owns the request, if it is traced. */
 static __always_inline void request_begins(__u64 address, __u32 flags, __u32 device)
 {
@@ -159,8 +168,8 @@ static __always_inline void request_begins(__u64 address, __u32 flags, __u32 dev
 	struct fl_scratch *owner = 0;
 	__u32 slot = 0;
 
-	if (!t && (current->flags & PF_KTHREAD) && is_journal_thread(current))
-		t = enrol_pooled(current, FL_THREAD_JOURNAL, true);
+	if (!t)
+		t = enrol_late(current);
 	if (t && t->slot) {
 		slot = t->slot;
 		owner = scratch_of(slot);

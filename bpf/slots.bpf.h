@@ -125,6 +125,14 @@ static __always_inline struct fl_task *enrol_pooled(struct task_struct *task, __
 	return t;
 }
 
+/* A thread of a bound process, or a sibling of one where siblings do the background work. */
+static __always_inline bool is_of_known_engine(struct task_struct *task)
+{
+	__u32 tgid = task->tgid, parent = task->real_parent->tgid;
+
+	return bpf_map_lookup_elem(&processes, &tgid) || bpf_map_lookup_elem(&families, &parent);
+}
+
 static __always_inline bool is_journal_thread(struct task_struct *task)
 {
 	return task->comm[0] == 'j' && task->comm[1] == 'b' && task->comm[2] == 'd' && task->comm[3] == '2' &&
