@@ -13,6 +13,7 @@
 
 #include "slots.bpf.h"
 #include "account.bpf.h"
+#include "settle.bpf.h"
 #include "requests.bpf.h"
 #include "workers.bpf.h"
 #include "wakes.bpf.h"

@@ -50,6 +50,13 @@ struct {
 	__type(value, struct fl_task);
 } tasks SEC(".maps");
 
+struct {
+	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fl_running);
+} running SEC(".maps");
+
 /* Tokens handed out and not used yet: one use each. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -156,6 +163,78 @@ static __always_inline struct fl_task *task_of(struct task_struct *task)
 	if (!task->bpf_storage)
 		return 0;
 	return bpf_task_storage_get(&tasks, task, 0, 0);
+}
+
+static __always_inline struct fl_running *running_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&running, &zero);
+}
+
+/* A traced thread's place in the ledger. */
+struct fl_thread {
+	__u32 index;
+	struct fl_slot *slot;
+	struct fl_scratch *x;
+};
+
+static __always_inline bool thread_at(__u32 index, struct fl_thread *thread)
+{
+	thread->index = index;
+	if (!index)
+		return false;
+	thread->slot = slot_of(index);
+	thread->x = scratch_of(index);
+	return thread->slot && thread->x;
+}
+
+/* Kernel workers have storage too, for what they act for, but never a slot. */
+static __always_inline bool can_be_traced(struct task_struct *task)
+{
+	return task->bpf_storage && !(task->flags & PF_WQ_WORKER);
+}
+
+/* False: the task is not traced. */
+static __always_inline bool thread_of(struct task_struct *task, struct fl_thread *thread)
+{
+	struct fl_task *t;
+
+	if (!can_be_traced(task))
+		return false;
+	t = bpf_task_storage_get(&tasks, task, 0, 0);
+	return t && thread_at(t->slot, thread);
+}
+
+/* The same for the task that is, or was until now, the current one of this CPU. */
+static __always_inline __u32 slot_index_here(struct task_struct *task)
+{
+	struct fl_running *here;
+	struct fl_task *t;
+
+	if (!can_be_traced(task))
+		return 0;
+	here = running_here();
+	if (here && here->task == (__u64)task && here->tid == (__u32)task->pid)
+		return here->slot;
+	t = bpf_task_storage_get(&tasks, task, 0, 0);
+	return t ? t->slot : 0;
+}
+
+static __always_inline bool thread_here(struct task_struct *task, struct fl_thread *thread)
+{
+	return thread_at(slot_index_here(task), thread);
+}
+
+static __always_inline void runs_here(struct task_struct *task, __u32 index)
+{
+	struct fl_running *here = running_here();
+
+	if (!here)
+		return;
+	here->task = (__u64)task;
+	here->tid = task->pid;
+	here->slot = index;
 }
 
 #endif

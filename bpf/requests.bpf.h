@@ -153,27 +153,30 @@ static __always_inline struct fl_request *request_open(__u64 address, __u32 flag
 
 /* A thread that does I/O may lead others. The daemon's task iterator does not see every one: in a PID namespace of its
  * own it walks that one only. */
-static __always_inline struct fl_task *enrol_late(struct task_struct *current)
+static __always_inline __u32 enrol_late(struct task_struct *current)
 {
-	if (current->flags & PF_KTHREAD)
-		return is_journal_thread(current) ? enrol_pooled(current, FL_THREAD_JOURNAL, true) : 0;
-	return is_of_known_engine(current) ? enrol_pooled(current, FL_THREAD_BACKGROUND, true) : 0;
+	bool journal = current->flags & PF_KTHREAD;
+	struct fl_task *t;
+
+	if (journal ? !is_journal_thread(current) : !is_of_known_engine(current))
+		return 0;
+	t = enrol_pooled(current, journal ? FL_THREAD_JOURNAL : FL_THREAD_BACKGROUND, true);
+	return t ? t->slot : 0;
 }
 
 /* The current thread submits: it owns the request, if it is traced. */
 static __always_inline void request_begins(__u64 address, __u32 flags, __u32 device)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	struct fl_task *t = task_of(current);
+	__u32 slot = slot_index_here(current);
 	struct fl_scratch *owner = 0;
-	__u32 slot = 0;
 
-	if (!t)
-		t = enrol_late(current);
-	if (t && t->slot) {
-		slot = t->slot;
+	if (!slot && !current->bpf_storage)
+		slot = enrol_late(current);
+	if (slot)
 		owner = scratch_of(slot);
-	}
+	if (owner && owner->off_at_ns)
+		notice_return();
 	request_open(address, flags, device, bpf_ktime_get_ns(),
 		     (flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
 }

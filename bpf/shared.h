@@ -28,6 +28,7 @@
 #define FL_RING_BEGUN 3 /* beginnings of work */
 #define FL_RING_SNAPSHOTS 16
 #define FL_SNAPSHOT_NONE 0xff
+#define FL_HOPS 3 /* threads whose accounts one sleep may take parts of, one after the other */
 
 enum fl_thread_kind {
 	FL_THREAD_SESSION = 1,
@@ -92,7 +93,9 @@ struct fl_scratch {
 	fl_u64 retired_at_ns;            /* its thread was gone since */
 	fl_u32 tid, tgid;                /* the host's numbers */
 	char comm[16];
-	fl_u64 reserved_end[6];
+	fl_u64 waker_at_ns;  /* end of the last sleep that waker_slot explained */
+	fl_u64 work_from_ns; /* end of the last sleep that was no part of any work */
+	fl_u64 reserved_end[4];
 };
 
 /* A switch-in: the vector then, and when the thread had been switched out before. */
@@ -153,6 +156,13 @@ struct fl_task {
 	fl_u32 kind;
 	fl_u64 acting; /* not 0: runs a work item that a completion queued */
 	struct fl_timeline acting_for;
+};
+
+/* The traced thread that was switched in last on a CPU: spares its next events there a look into task storage. */
+struct fl_running {
+	fl_u64 task; /* address */
+	fl_u32 tid;  /* addresses are used again */
+	fl_u32 slot;
 };
 
 struct fl_process {

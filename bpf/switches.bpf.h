@@ -23,96 +23,23 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 	return FL_CAUSE_COUNT;
 }
 
-/*
- * Charges the sleep that ends now: own requests, then what the waker explained, then the wait for a CPU. `ran` is not 0
- * when the switch-in was not seen and the thread is on its way out again: of the time since the wake it ran so long.
- */
-static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, __u64 now, __u64 ran)
-{
-	bool unseen = false;
-	__u64 off = x->off_at_ns, woken, blocked, own, known = 0, cpu;
-	__u64 *vector;
-
-	woken = x->wake_at_ns;
-	if (!woken) {
-		/* The waker came between the sleep's beginning and our seeing it, so the thread was runnable; or no wake
-		 * was seen at all: then nobody knows what it waited for beside its own requests. */
-		charge_last(x, now);
-		woken = off + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
-		if (woken > now)
-			woken = now;
-		if (x->early_wake_ns > x->ran_from_ns) {
-			count(FL_COUNTER_WAKE_EARLY);
-		} else {
-			/* most likely hidden together with the completion that made it */
-			count(FL_COUNTER_WAKE_MISSED);
-			unseen = true;
-			if (x->outstanding)
-				forget_requests(x);
-		}
-	}
-	blocked = woken - off;
-	cpu = now - woken;
-	vector = slot->vector_ns;
-	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
-
-	slot->seq++;
-	barrier();
-	if (own) {
-		vector[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
-		vector[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
-		vector[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];
-		vector[FL_CAUSE_FLUSH] += x->own_ns[FL_WAIT_FLUSH];
-		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += own;
-		known += own;
-	}
-	if (x->rest_form == FL_REST_ONE) {
-		vector[x->rest_cause & 15] += x->rest_total_ns;
-		vector[FL_CAUSE_COUNT + (x->rest_path & 3)] += x->rest_total_ns;
-		known += x->rest_total_ns;
-	} else if (x->rest_form == FL_REST_VECTOR) {
-#pragma unroll
-		for (int j = 0; j < FL_VECTOR_COUNT; j++)
-			vector[j] += x->rest_ns[j];
-		known += x->rest_total_ns; /* the rules charge all of it, to `other` at the worst */
-		slot->inherited_sync_ns += x->rest_sync_ns;
-	}
-	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */
-	if (known < blocked) {
-		vector[FL_CAUSE_OTHER] += blocked - known;
-		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += blocked - known;
-	} else if (known > blocked) {
-		cpu = cpu > known - blocked ? cpu - (known - blocked) : 0;
-	}
-	if (ran > cpu)
-		ran = cpu;
-	vector[FL_CAUSE_ONCPU] += ran;
-	vector[unseen ? FL_CAUSE_OTHER : FL_CAUSE_CPU] += cpu - ran;
-	vector[FL_VECTOR_PATH(FL_PATH_SELF)] += cpu;
-	slot->on_at_ns = now;
-	barrier();
-	slot->seq++;
-
-	x->off_at_ns = 0;
-	x->wake_at_ns = 0;
-	x->mark_ns = 0;
-}
-
-static __always_inline void switch_out(struct task_struct *task, bool preempted)
+static __always_inline void thread_ends(struct task_struct *task, struct fl_thread *thread)
 {
 	struct fl_task *t = task_of(task);
-	unsigned int state;
-	struct fl_slot *slot;
-	struct fl_scratch *x;
-	__u64 now, ran, exec;
 
-	if (!t || !t->slot)
-		return;
-	slot = slot_of(t->slot);
-	x = scratch_of(t->slot);
-	if (!slot || !x)
-		return;
-	now = bpf_ktime_get_ns();
+	if (t)
+		t->slot = 0;
+	slot_retire(thread->index, thread->slot, thread->x);
+}
+
+static __always_inline void switch_out(struct task_struct *task, struct fl_thread *thread, __u64 now,
+				       bool preempted)
+{
+	struct fl_slot *slot = thread->slot;
+	struct fl_scratch *x = thread->x;
+	unsigned int state;
+	__u64 ran;
+
 	state = task->__state;
 	if (slot->on_at_ns) {
 		ran = now - slot->on_at_ns;
@@ -125,19 +52,13 @@ static __always_inline void switch_out(struct task_struct *task, bool preempted)
 		barrier();
 		slot->seq++;
 	}
-	exec = task->se.sum_exec_runtime;
 	if (x->off_at_ns) {
-		/* it came back unseen; the scheduler has counted how long it ran */
-		count(FL_COUNTER_SWITCH_MISSED);
-		settle(slot, x, now, exec - x->exec_ns);
+		settle_unseen(task, thread, now);
 		slot->on_at_ns = 0;
 	}
-	x->exec_ns = exec;
+	x->exec_ns = task->se.sum_exec_runtime;
 	if (state & TASK_DEAD) {
-		__u32 index = t->slot;
-
-		t->slot = 0;
-		slot_retire(index, slot, x);
+		thread_ends(task, thread);
 		return;
 	}
 	x->own_ns[0] = 0;
@@ -193,21 +114,12 @@ static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct f
 		snapshot_into(past, slot, FL_RING_BEGUN, off, now);
 }
 
-static __always_inline void switch_in(struct task_struct *task)
+static __always_inline void switch_in(struct fl_thread *thread, __u64 now)
 {
-	struct fl_task *t = task_of(task);
-	struct fl_slot *slot;
-	struct fl_scratch *x;
-	__u64 now, off;
+	struct fl_slot *slot = thread->slot;
+	struct fl_scratch *x = thread->x;
+	__u64 off = x->off_at_ns;
 
-	if (!t || !t->slot)
-		return;
-	slot = slot_of(t->slot);
-	x = scratch_of(t->slot);
-	if (!slot || !x)
-		return;
-	now = bpf_ktime_get_ns();
-	off = x->off_at_ns;
 	if (!off) {
 		/* enrolled while it slept: its account begins here; or it left unseen */
 		slot->seq++;
@@ -220,18 +132,27 @@ static __always_inline void switch_in(struct task_struct *task)
 		slot->on_at_ns = now;
 		barrier();
 		slot->seq++;
-		snapshot(t->slot, x, slot, now, now);
+		snapshot(thread->index, x, slot, now, now);
 		return;
 	}
 	settle(slot, x, now, 0);
-	snapshot(t->slot, x, slot, off, now);
+	snapshot(thread->index, x, slot, off, now);
 }
 
 SEC("tp_btf/sched_switch")
 int BPF_PROG(fl_switch, bool preempted, struct task_struct *prev, struct task_struct *next)
 {
-	switch_out(prev, preempted);
-	switch_in(next);
+	struct fl_thread thread = {};
+	__u64 now = 0;
+
+	if (thread_here(prev, &thread)) {
+		now = bpf_ktime_get_ns();
+		switch_out(prev, &thread, now, preempted);
+	}
+	if (thread_of(next, &thread)) {
+		runs_here(next, thread.index);
+		switch_in(&thread, now ? now : bpf_ktime_get_ns());
+	}
 	return 0;
 }
 

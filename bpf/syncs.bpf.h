@@ -12,19 +12,15 @@
  */
 static __always_inline void count_sync(void)
 {
-	struct fl_task *t = task_of(bpf_get_current_task_btf());
-	struct fl_scratch *x;
-	struct fl_slot *slot;
+	struct fl_thread thread;
 
-	if (!t || !t->slot)
+	if (!thread_here(bpf_get_current_task_btf(), &thread))
 		return;
-	slot = slot_of(t->slot);
-	x = scratch_of(t->slot);
-	if (!slot || !x)
-		return;
-	slot->syncs++;
-	if (x->outstanding)
-		forget_requests(x);
+	if (thread.x->off_at_ns)
+		notice_return();
+	thread.slot->syncs++;
+	if (thread.x->outstanding)
+		forget_requests(thread.x);
 }
 
 SEC("tp_btf/ext4_sync_file_exit")

@@ -189,72 +189,159 @@ static __always_inline __u32 find_snapshots(struct fl_history *past, __u64 off)
 	return high << 8 | low;
 }
 
+/* Where a thread's vector stood at some time: `known`, less what it did between then and that. */
+struct fl_moment {
+	__u64 *known;
+	__u64 *before;    /* the snapshot before the time; the same as `known`: none */
+	__u64 share;      /* of the sleep between the two, the part after the time; 2^16: all */
+	__u64 ran_before; /* between the two, on a CPU: not part of the sleep */
+	__u64 ran_after;  /* on a CPU between the time and `known` */
+	__u64 ran_since;  /* on a CPU between `known` and the time */
+};
+
 /*
- * The waker's vector over [off, now) is its vector now minus its vector at `off`; at `off` it lay between the two
- * snapshots. Where they are neighbours in the finest ring the thread ran from low.in_at to high.off_at and then
- * slept until high.in_at, so only the inside of one sleep is a straight line; else the whole span is.
+ * The two snapshots around the time give it. Where they are neighbours in the finest ring the thread ran from
+ * low.in_at to high.off_at and then slept until high.in_at, so only the inside of one sleep is a straight line; else
+ * the whole span is. False: known since later only; the moment is then the earliest known one.
  */
-static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64 now, __u64 rest, __u32 kind)
+static __always_inline bool moment_of(struct fl_moment *m, struct fl_slot *slot, struct fl_scratch *x,
+				      struct fl_history *past, __u64 at)
+{
+	struct fl_snapshot *low, *high;
+	__u64 ran_until, on = slot->on_at_ns, off = x->off_at_ns;
+	__u32 found;
+
+	m->known = slot->vector_ns;
+	m->before = m->known;
+	m->share = 0;
+	m->ran_before = 0;
+	m->ran_after = 0;
+	m->ran_since = 0;
+	if (on && on <= at) {
+		m->ran_since = at - on;
+		return true;
+	}
+	found = find_snapshots(past, at);
+	if ((found >> 8) == FL_SNAPSHOT_NONE) {
+		/* after its last switch-in, and asleep again by now */
+		m->ran_after = off > at ? off - at : 0;
+		return (found & 0xff) != FL_SNAPSHOT_NONE;
+	}
+	high = &past->ring[(found >> 12) & 3][(found >> 8) & (FL_RING_SNAPSHOTS - 1)];
+	m->known = high->vector_ns;
+	m->before = m->known;
+	if ((found & 0xff) == FL_SNAPSHOT_NONE)
+		return false;
+	low = &past->ring[(found >> 4) & 3][found & (FL_RING_SNAPSHOTS - 1)];
+	m->before = low->vector_ns;
+	/* both below FL_RING_SNAPSHOTS: neighbours in the finest ring */
+	ran_until = (found & 0xf0f0) ? low->in_at_ns : high->off_at_ns;
+	if (ran_until < low->in_at_ns)
+		ran_until = low->in_at_ns;
+	m->ran_before = ran_until - low->in_at_ns;
+	if (at < ran_until) {
+		m->ran_after = ran_until - at;
+		m->share = 65536;
+	} else if (high->in_at_ns > ran_until) {
+		m->share = ((high->in_at_ns - at) << 16) / (high->in_at_ns - ran_until);
+	}
+	return true;
+}
+
+static __always_inline __u64 value_at(struct fl_moment *m, int j)
+{
+	__u64 value = m->known[j], between = value - m->before[j];
+
+	if (j == FL_CAUSE_ONCPU || j == FL_VECTOR_PATH(FL_PATH_SELF)) {
+		between = between > m->ran_before ? between - m->ran_before : 0;
+		value += m->ran_since - m->ran_after;
+	}
+	return value - scaled(between, m->share);
+}
+
+/*
+ * Adds a thread's account over [from, to) to x->part_ns, as another one that waited for it sees it: what it did on a
+ * CPU is `lock` then, and its own part of the paths is `peer` or `journal`.
+ */
+static __noinline int add_account(struct fl_scratch *x, __u32 index, __u64 from, __u64 to)
 {
 	struct fl_slot *slot = slot_of(index);
+	struct fl_scratch *waker = scratch_of(index);
 	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
-	__u64 off, running, ran_until, share = 0, ran_all = 0, ran_after = 0, total = 0, used = 0,
-				       used_paths = 0;
-	__u64 fraction, *out;
-	struct fl_snapshot *low, *high;
-	__u32 found, path;
+	struct fl_moment begin, end;
+	__u32 self;
 
-	if (!x || !slot || !past)
+	if (!x || !slot || !waker || !past)
+		return 0;
+	if (!moment_of(&begin, slot, waker, past, from))
+		count(FL_COUNTER_HISTORY_MISSED);
+	moment_of(&end, slot, waker, past, to);
+	self = waker->kind == FL_THREAD_JOURNAL ? FL_PATH_JOURNAL : FL_PATH_PEER;
+	for (int j = 0; j < FL_VECTOR_COUNT; j++) {
+		__u64 value = value_at(&end, j) - value_at(&begin, j);
+		__u32 to_entry = j;
+
+		if (value > to - from)
+			continue; /* none (it is below 0), or the slot has changed hands meanwhile */
+		if (j == FL_CAUSE_ONCPU)
+			to_entry = FL_CAUSE_LOCK;
+		else if (j == FL_VECTOR_PATH(FL_PATH_SELF))
+			to_entry = FL_VECTOR_PATH(self);
+		x->part_ns[to_entry & (FL_VECTOR_COUNT - 1)] += value;
+	}
+	return 0;
+}
+
+/*
+ * Where the account of a waker begins to be about its present work: it may have been idle when the sleeper fell
+ * asleep. Before that the sleeper waited for whatever kept the waker waiting when it came to work (`next`): both stood
+ * in the same queue. 0: the account speaks for the whole span, or nothing better is known.
+ */
+static __always_inline __u64 work_began(__u32 index, __u64 from, __u64 to, __u32 *next)
+{
+	struct fl_scratch *waker = scratch_of(index);
+	__u64 began;
+
+	if (!waker)
+		return 0;
+	began = waker->work_from_ns;
+	if (began <= from || began >= to || waker->waker_at_ns <= began)
+		return 0;
+	*next = waker->waker_slot;
+	return began;
+}
+
+static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64 now, __u64 rest)
+{
+	struct fl_slot *slot = slot_of(index);
+	struct fl_scratch *waker = scratch_of(index);
+	__u32 path, one = index, next = 0;
+	__u64 fraction, off, to = now, total = 0, used = 0, used_paths = 0;
+
+	if (!x || !slot || !waker)
 		return 0;
 	off = x->off_at_ns;
-	out = x->rest_ns;
-	path = kind == FL_THREAD_JOURNAL ? FL_PATH_JOURNAL : FL_PATH_PEER;
+	path = waker->kind == FL_THREAD_JOURNAL ? FL_PATH_JOURNAL : FL_PATH_PEER;
 	x->waker_slot = index;
+	x->waker_at_ns = now;
 	if (slot->on_at_ns && slot->on_at_ns <= off) {
 		/* it ran all the while */
 		rest_is(x, FL_CAUSE_LOCK, path);
 		return 0;
 	}
-	found = find_snapshots(past, off);
-	if ((found >> 8) == FL_SNAPSHOT_NONE) {
-		count(FL_COUNTER_HISTORY_MISSED);
-		rest_is_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);
-		return 0;
-	}
-	high = &past->ring[(found >> 12) & 3][(found >> 8) & (FL_RING_SNAPSHOTS - 1)];
-	low = high;
-	if ((found & 0xff) == FL_SNAPSHOT_NONE) {
-		/* known since later only: what lies before stays `other` */
-		count(FL_COUNTER_HISTORY_MISSED);
-	} else {
-		low = &past->ring[(found >> 4) & 3][found & (FL_RING_SNAPSHOTS - 1)];
-		/* both below FL_RING_SNAPSHOTS: neighbours in the finest ring */
-		ran_until = (found & 0xf0f0) ? low->in_at_ns : high->off_at_ns;
-		if (ran_until < low->in_at_ns)
-			ran_until = low->in_at_ns;
-		ran_all = ran_until - low->in_at_ns;
-		if (off < ran_until) {
-			ran_after = ran_until - off;
-			share = 65536;
-		} else if (high->in_at_ns > ran_until) {
-			share = ((high->in_at_ns - off) << 16) / (high->in_at_ns - ran_until);
-		}
-	}
-	running = slot->on_at_ns && now > slot->on_at_ns ? now - slot->on_at_ns : 0;
-	for (int j = 0; j < FL_VECTOR_COUNT; j++) {
-		bool on_cpu = j == FL_CAUSE_ONCPU || j == FL_VECTOR_PATH(FL_PATH_SELF);
-		__u64 between = high->vector_ns[j] - low->vector_ns[j];
-		__u64 value = slot->vector_ns[j] - high->vector_ns[j];
+	for (int j = 0; j < FL_VECTOR_COUNT; j++)
+		x->part_ns[j] = 0;
+	for (int hop = 0; hop < FL_HOPS; hop++) {
+		__u64 from = work_began(one, off, to, &next);
 
-		if (on_cpu) {
-			between = between > ran_all ? between - ran_all : 0;
-			value += ran_after + running;
-		}
-		value += scaled(between, share);
-		if (j < FL_CAUSE_COUNT)
-			total += value;
-		x->part_ns[j] = value;
+		add_account(x, one, from ? from : off, to);
+		if (!from)
+			break;
+		to = from;
+		one = next;
 	}
+	for (int j = 0; j < FL_CAUSE_COUNT; j++)
+		total += x->part_ns[j];
 	if (!total) {
 		rest_is_other(x, rest, FL_COUNTER_OTHER_HISTORY_NS);
 		return 0;
@@ -264,26 +351,33 @@ static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64
 	for (int j = 0; j < FL_CAUSE_COUNT; j++) {
 		__u64 value = scaled(x->part_ns[j], fraction);
 
-		/* what the waker did on a CPU, the sleeper waited for */
-		out[j == FL_CAUSE_ONCPU ? FL_CAUSE_LOCK : j] += value;
+		x->rest_ns[j] = value;
 		used += value;
 		if (j == FL_CAUSE_FLUSH || j == FL_CAUSE_WRITE || j == FL_CAUSE_READ || j == FL_CAUSE_QUEUE)
 			x->rest_sync_ns += value;
 	}
-	for (int j = 0; j < FL_PATH_COUNT; j++) {
-		__u64 value = scaled(x->part_ns[FL_VECTOR_PATH(j)], fraction);
+	for (int j = FL_CAUSE_COUNT; j < FL_VECTOR_COUNT; j++) {
+		__u64 value = scaled(x->part_ns[j], fraction);
 
-		out[FL_VECTOR_PATH(j == FL_PATH_SELF ? path : (__u32)j)] += value;
+		x->rest_ns[j] = value;
 		used_paths += value;
 	}
 	/* the waker was in the ledger for a part of the span only, or fractions were rounded */
 	if (rest > used) {
-		out[FL_CAUSE_OTHER] += rest - used;
+		x->rest_ns[FL_CAUSE_OTHER] += rest - used;
 		count_ns(FL_COUNTER_OTHER_HISTORY_NS, rest - used);
 	}
 	if (rest > used_paths)
-		out[FL_VECTOR_PATH(path)] += rest - used_paths;
+		x->rest_ns[FL_VECTOR_PATH(path)] += rest - used_paths;
 	return 0;
+}
+
+/* Whether the sleep was one of a thread that had nothing to do: most of it idle or unknown. */
+static __always_inline bool was_idle(struct fl_scratch *x)
+{
+	if (x->rest_form == FL_REST_ONE)
+		return x->rest_cause == FL_CAUSE_IDLE || x->rest_cause == FL_CAUSE_OTHER;
+	return (x->rest_ns[FL_CAUSE_IDLE] + x->rest_ns[FL_CAUSE_OTHER]) * 2 > x->rest_total_ns;
 }
 
 static __always_inline void explain_rest(struct fl_scratch *x, struct task_struct *sleeper, __u32 own_slot,
@@ -291,7 +385,8 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct fl_request *r;
-	struct fl_task *waker;
+	struct fl_thread waker;
+	struct fl_task *worker;
 
 	x->rest_total_ns = rest;
 	if (x->state_cause < FL_CAUSE_COUNT) {
@@ -314,13 +409,15 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		explain_by_request(x, &time, now, rest, FL_PATH_SELF);
 		return;
 	}
-	waker = task_of(current);
-	if (waker && waker->acting) {
-		count(FL_COUNTER_WAKE_WORKER);
-		explain_by_request(x, &waker->acting_for, now, rest, FL_PATH_JOURNAL);
-		return;
+	if (current->flags & PF_WQ_WORKER) {
+		worker = task_of(current);
+		if (worker && worker->acting) {
+			count(FL_COUNTER_WAKE_WORKER);
+			explain_by_request(x, &worker->acting_for, now, rest, FL_PATH_JOURNAL);
+			return;
+		}
 	}
-	if (!waker || !waker->slot || waker->slot == own_slot) {
+	if (!thread_here(current, &waker) || waker.index == own_slot) {
 		count(FL_COUNTER_WAKE_UNKNOWN);
 		x->began = 1;
 		rest_is_other(x, rest, FL_COUNTER_OTHER_UNKNOWN_NS);
@@ -339,21 +436,23 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		return;
 	}
 	count(FL_COUNTER_WAKE_THREAD);
-	x->began = waker->kind != FL_THREAD_JOURNAL;
-	explain_by_thread(x, waker->slot, now, rest, waker->kind);
+	if (waker.x->off_at_ns)
+		notice_return();
+	x->began = waker.x->kind != FL_THREAD_JOURNAL;
+	explain_by_thread(x, waker.index, now, rest);
 }
 
 SEC("tp_btf/sched_waking")
 int BPF_PROG(fl_waking, struct task_struct *sleeper)
 {
-	struct fl_task *t = task_of(sleeper);
+	struct fl_thread thread;
 	struct fl_scratch *x;
 	__u64 now, own, blocked;
 
-	if (!t || !t->slot)
+	if (!thread_of(sleeper, &thread))
 		return 0;
-	x = scratch_of(t->slot);
-	if (!x || x->wake_at_ns)
+	x = thread.x;
+	if (x->wake_at_ns)
 		return 0;
 	now = bpf_ktime_get_ns();
 	if (!x->off_at_ns || now <= x->off_at_ns) {
@@ -363,10 +462,13 @@ int BPF_PROG(fl_waking, struct task_struct *sleeper)
 	charge_last(x, now);
 	blocked = now - x->off_at_ns;
 	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
-	if (blocked > own)
-		explain_rest(x, sleeper, t->slot, now, blocked - own);
-	else
+	if (blocked > own) {
+		explain_rest(x, sleeper, thread.index, now, blocked - own);
+		if (blocked - own > own && was_idle(x))
+			x->work_from_ns = now;
+	} else {
 		count(FL_COUNTER_WAKE_OWN);
+	}
 	x->wake_at_ns = now;
 	return 0;
 }

@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: GPL-2.0-only */
+/*
+ * The end of a sleep: what was learned about it goes into the slot. Only on the CPU that runs the thread.
+ */
+#ifndef FLUSHLIGHT_SETTLE_BPF_H
+#define FLUSHLIGHT_SETTLE_BPF_H
+
+/*
+ * Charges the sleep that ends now: own requests, then what the waker explained, then the wait for a CPU. `ran` is not 0
+ * when the switch-in was not seen and the thread is on its way out again: of the time since the wake it ran so long.
+ */
+static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, __u64 now, __u64 ran)
+{
+	bool unseen = false;
+	__u64 off = x->off_at_ns, woken, blocked, own, known = 0, cpu;
+	__u64 *vector;
+
+	woken = x->wake_at_ns;
+	if (!woken) {
+		/* The waker came between the sleep's beginning and our seeing it, so the thread was runnable; or no wake
+		 * was seen at all: then nobody knows what it waited for beside its own requests. */
+		charge_last(x, now);
+		woken = off + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+		if (woken > now)
+			woken = now;
+		if (x->early_wake_ns > x->ran_from_ns) {
+			count(FL_COUNTER_WAKE_EARLY);
+		} else {
+			/* most likely hidden together with the completion that made it */
+			count(FL_COUNTER_WAKE_MISSED);
+			unseen = true;
+			if (x->outstanding)
+				forget_requests(x);
+		}
+	}
+	blocked = woken - off;
+	cpu = now - woken;
+	vector = slot->vector_ns;
+	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+
+	slot->seq++;
+	barrier();
+	if (own) {
+		vector[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
+		vector[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
+		vector[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];
+		vector[FL_CAUSE_FLUSH] += x->own_ns[FL_WAIT_FLUSH];
+		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += own;
+		known += own;
+	}
+	if (x->rest_form == FL_REST_ONE) {
+		vector[x->rest_cause & 15] += x->rest_total_ns;
+		vector[FL_CAUSE_COUNT + (x->rest_path & 3)] += x->rest_total_ns;
+		known += x->rest_total_ns;
+	} else if (x->rest_form == FL_REST_VECTOR) {
+#pragma unroll
+		for (int j = 0; j < FL_VECTOR_COUNT; j++)
+			vector[j] += x->rest_ns[j];
+		known += x->rest_total_ns; /* the rules charge all of it, to `other` at the worst */
+		slot->inherited_sync_ns += x->rest_sync_ns;
+	}
+	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */
+	if (known < blocked) {
+		vector[FL_CAUSE_OTHER] += blocked - known;
+		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += blocked - known;
+	} else if (known > blocked) {
+		cpu = cpu > known - blocked ? cpu - (known - blocked) : 0;
+	}
+	if (ran > cpu)
+		ran = cpu;
+	vector[FL_CAUSE_ONCPU] += ran;
+	vector[unseen ? FL_CAUSE_OTHER : FL_CAUSE_CPU] += cpu - ran;
+	vector[FL_VECTOR_PATH(FL_PATH_SELF)] += cpu;
+	slot->on_at_ns = now;
+	barrier();
+	slot->seq++;
+
+	x->off_at_ns = 0;
+	x->wake_at_ns = 0;
+	x->mark_ns = 0;
+}
+
+/* The thread came back unseen (docs/decisions/0007); the scheduler has counted how long it ran since. */
+static __always_inline void settle_unseen(struct task_struct *task, struct fl_thread *thread, __u64 now)
+{
+	count(FL_COUNTER_SWITCH_MISSED);
+	settle(thread->slot, thread->x, now, task->se.sum_exec_runtime - thread->x->exec_ns);
+}
+
+/* The same, noticed while it runs: from here its own readings of the slot are good again. Not inlined: rare. */
+static __noinline int notice_return(void)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+	struct fl_thread thread = {};
+
+	if (thread_here(current, &thread) && thread.x->off_at_ns)
+		settle_unseen(current, &thread, bpf_ktime_get_ns());
+	return 0;
+}
+
+#endif
