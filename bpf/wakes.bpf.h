@@ -287,7 +287,7 @@ static __noinline int add_account(struct fl_scratch *x, __u32 index, __u64 from,
 			to_entry = FL_CAUSE_LOCK;
 		else if (j == FL_VECTOR_PATH(FL_PATH_SELF))
 			to_entry = FL_VECTOR_PATH(self);
-		x->part_ns[to_entry & (FL_VECTOR_COUNT - 1)] += value;
+		x->part_ns[to_entry] += value;
 	}
 	return 0;
 }

@@ -196,6 +196,21 @@ TEST_F(Group, FollowerOfAnOverwrite) {
   close(fd);
 }
 
+TEST_F(Group, FollowerOfASlowWrite) {
+  int fd = preallocated("group");
+  device.hold(rig::Kind::write, 30);
+  run(
+      [&](int round) {
+        EXPECT_EQ(pwrite(fd, block, sizeof block, round * 4096), 4096);
+        EXPECT_EQ(fdatasync(fd), 0);
+      },
+      5);
+  for (const Account &a : follower_accounts) a.print("follower of a write");
+  expect_closed(follower_accounts);
+  expect_held(follower_accounts, FL_CAUSE_WRITE, rig::Kind::write);
+  close(fd);
+}
+
 // The leader extends its file, so it waits for the journal (ext4: two flushes, the loop device has no FUA).
 TEST_F(Group, FollowerOfALeaderThatWaitsForTheJournal) {
   int fd = preallocated("extended", 4096);
@@ -245,6 +260,64 @@ TEST_F(Group, FollowerOfALeaderThatSleeps200Times) {
               0.9 * static_cast<double>(device.held_ns(rig::Kind::flush, a.begin_ns, a.end_ns)) / 1e6);
   }
   expect_closed(follower_accounts);
+  close(fd);
+}
+
+// A thread that was idle when the follower fell asleep comes, waits for the first leader, then leads and wakes the
+// follower (MariaDB's once-a-second flush by a thread of its pool). Its idle time explains nothing to the follower.
+TEST_F(Gate, FollowerOfALeaderThatWasIdle) {
+  int fd = preallocated("idle");
+  device.hold(rig::Kind::flush, 50);
+  std::vector<Account> accounts;
+  for (int round = 0; round < 5; round++) {
+    std::mutex mutex;
+    std::condition_variable free, done;
+    bool busy = true, finished = false;
+    std::atomic<int> enrolled{0};
+    auto sync = [&](int i) {
+      EXPECT_EQ(pwrite(fd, block, sizeof block, i * 4096), 4096);
+      EXPECT_EQ(fdatasync(fd), 0);
+    };
+    auto start_together = [&] {
+      for (enrolled++; enrolled < 3;) usleep(100);
+    };
+    std::thread first([&] {
+      ASSERT_NE(process->enrol(1), nullptr);
+      start_together();
+      sync(0);
+      std::lock_guard lock(mutex);
+      busy = false;
+      free.notify_one();
+    });
+    std::thread late([&] {
+      ASSERT_NE(process->enrol(5), nullptr);
+      start_together();
+      usleep(25'000);
+      std::unique_lock lock(mutex);
+      free.wait(lock, [&] { return !busy; });
+      lock.unlock();
+      sync(1);
+      lock.lock();
+      finished = true;
+      done.notify_one();
+    });
+    std::thread follower([&] {
+      const fl_slot *slot = process->enrol(2);
+      ASSERT_NE(slot, nullptr);
+      start_together();
+      usleep(5'000);
+      Reading begin = read_slot(slot);
+      std::unique_lock lock(mutex);
+      done.wait(lock, [&] { return finished; });
+      accounts.push_back(account(begin, read_slot(slot)));
+    });
+    for (std::thread *t : {&first, &late, &follower}) t->join();
+    ASSERT_EQ(accounts.size(), static_cast<size_t>(round + 1));
+    accounts.back().print("leader was idle");
+    EXPECT_GE(accounts.back().path(FL_PATH_PEER), 0.95 * waited(accounts.back()));
+  }
+  expect_closed(accounts);
+  expect_held(accounts, FL_CAUSE_FLUSH, rig::Kind::flush);
   close(fd);
 }
 

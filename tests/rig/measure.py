@@ -66,6 +66,9 @@ def view_figures(rows, client_commits):
     known = {name: value for name, value in causes.items() if value is not None}
     main = max(rows, key=lambda row: row["commits"], default=None)
     other = causes["other"]
+    coverage = ratio(observed, commits)
+    # of the commits that have an account: what was not observed has none to add up
+    accounted_ms = wall_ms * coverage if wall_ms is not None and coverage is not None else None
     return {
         "commits": commits,
         "commit_p50_ms": main and main["p50_commit_ms"],
@@ -74,9 +77,9 @@ def view_figures(rows, client_commits):
         "account": {name: ratio(value, observed) for name, value in causes.items()},
         "paths": {name: ratio(value, observed) for name, value in paths.items()},
         "attributed_ms": ratio(total(rows, "attributed_ms"), observed),
-        "cause_sum": ratio(sum(known.values()), wall_ms) if known else None,
-        "path_sum": ratio(sum(value for value in paths.values() if value is not None), wall_ms) if known else None,
-        "closure": 1 - other / wall_ms if other is not None and wall_ms else None,
+        "cause_sum": ratio(sum(known.values()), accounted_ms) if known else None,
+        "path_sum": ratio(sum(value for value in paths.values() if value is not None), accounted_ms) if known else None,
+        "closure": 1 - other / accounted_ms if other is not None and accounted_ms else None,
         "led": total(rows, "led"),
         "followed": total(rows, "followed"),
         "unsynced": total(rows, "unsynced"),
