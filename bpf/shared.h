@@ -69,9 +69,9 @@ struct fl_scratch {
 	fl_u64 ran_from_ns;   /* switch-in before the present switch-out */
 	fl_u64 state_word;    /* address in the thread's memory; 0: none */
 	fl_u64 rest_total_ns; /* of the causes in rest_ns */
-	fl_u64 rest_sync_ns;
-	fl_u32 state_cause; /* of this sleep; FL_CAUSE_COUNT: none */
-	fl_u32 generation;
+	fl_u64 exec_ns;       /* the scheduler's own count of its time on a CPU, at the last switch-out */
+	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
+	fl_u32 request_generation; /* requests of an older one are forgotten: they change nothing any more */
 	fl_u8 rest_form;   /* enum fl_rest */
 	fl_u8 began;       /* this sleep ended by a beginning of work */
 	fl_u8 kind;        /* enum fl_thread_kind */
@@ -83,8 +83,8 @@ struct fl_scratch {
 	fl_u16 reserved16;
 
 	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
-	fl_u64 exec_ns; /* the scheduler's own count of its time on a CPU, at the last switch-out */
-	fl_u32 request_generation; /* requests of an older one are forgotten: they change nothing any more */
+	fl_u64 rest_sync_ns;
+	fl_u32 generation;
 	fl_u32 reserved_rest;
 
 	struct fl_state_rule rules[FL_STATE_RULES];
@@ -101,7 +101,7 @@ struct fl_scratch {
 /* A switch-in: the vector then, and when the thread had been switched out before. */
 struct fl_snapshot {
 	fl_u64 off_at_ns;
-	fl_u64 in_at_ns;
+	fl_u64 in_at_ns; /* 0: empty */
 	fl_u64 vector_ns[FL_VECTOR_COUNT];
 };
 
@@ -109,7 +109,6 @@ struct fl_history {
 	fl_u64 snapshot_at_ns[FL_RINGS]; /* newest of each ring */
 	fl_u32 position[FL_RINGS];       /* its place */
 	fl_u64 reserved[2];
-	fl_u64 in_at_ns[FL_RINGS][FL_RING_SNAPSHOTS]; /* again, close together for the search; 0: empty */
 	struct fl_snapshot ring[FL_RINGS][FL_RING_SNAPSHOTS];
 };
 

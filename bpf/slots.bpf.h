@@ -86,8 +86,7 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 		past->snapshot_at_ns[r] = now;
 		past->position[r] = 0;
 		for (int i = 1; i < FL_RING_SNAPSHOTS; i++)
-			past->in_at_ns[r][i] = 0;
-		past->in_at_ns[r][0] = now;
+			past->ring[r][i].in_at_ns = 0;
 		past->ring[r][0].in_at_ns = now;
 		past->ring[r][0].off_at_ns = now;
 		for (int i = 0; i < FL_VECTOR_COUNT; i++)

@@ -89,7 +89,6 @@ static __always_inline void snapshot_into(struct fl_history *past, struct fl_slo
 
 	past->snapshot_at_ns[r] = now;
 	past->position[r] = at;
-	past->in_at_ns[r][at] = now;
 	s->off_at_ns = off;
 	s->in_at_ns = now;
 #pragma unroll

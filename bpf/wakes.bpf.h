@@ -129,7 +129,7 @@ __noinline int find_in_ring(struct fl_history *past, __u32 ring, __u32 position,
 		return FL_SNAPSHOT_NONE << 8 | FL_SNAPSHOT_NONE;
 	for (__u32 i = 0; i < FL_RING_SNAPSHOTS; i++) {
 		__u32 at = (position - i) & (FL_RING_SNAPSHOTS - 1);
-		__u64 in_at = past->in_at_ns[ring][at];
+		__u64 in_at = past->ring[ring][at].in_at_ns;
 
 		if (!in_at)
 			break;
@@ -162,7 +162,7 @@ static __always_inline void explain_by_own(struct fl_scratch *x, struct fl_reque
 
 static __always_inline __u64 snapshot_time(struct fl_history *past, __u32 ring, __u32 at)
 {
-	return past->in_at_ns[ring & 3][at & (FL_RING_SNAPSHOTS - 1)];
+	return past->ring[ring & 3][at & (FL_RING_SNAPSHOTS - 1)].in_at_ns;
 }
 
 /* The same over all rings, each as ring << 4 | place. When the finest ring holds both, nothing lies between. */
