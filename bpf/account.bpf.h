@@ -45,6 +45,16 @@ static __always_inline void charge_last(struct fl_scratch *x, __u64 now)
 		charge_piece(x, now - mark);
 }
 
+static __noinline int slot_drained(__u32 index)
+{
+	struct fl_slot *slot = slot_of(index);
+	struct fl_scratch *x = scratch_of(index);
+
+	if (slot && x && slot->state == FL_SLOT_DRAINING)
+		slot_release(index, slot, x);
+	return 0;
+}
+
 /* The thread goes on, so what it waited for is over, seen or not: none of its open requests counts any more. */
 static __always_inline void forget_requests(struct fl_scratch *x)
 {
@@ -79,7 +89,7 @@ static __always_inline void request_moves(struct fl_request *r, __u32 wait, __u6
 		struct fl_slot *slot = slot_of(index);
 
 		if (slot && slot->state == FL_SLOT_DRAINING)
-			slot_release(index, slot, x);
+			slot_drained(index);
 	}
 }
 

@@ -37,21 +37,36 @@ static __always_inline struct fl_request *request_at(__u32 index)
 	return bpf_map_lookup_elem(&requests, &index);
 }
 
-static __always_inline struct fl_request *request_find(__u64 address, __u32 *where)
+/* The index of the request among the other places of its home; FL_REQUESTS: it is not there. Out of line, like all that
+ * is rare: what a program does not run should not sit between what it does, as these programs seldom find their code in
+ * the CPU's cache. */
+static __noinline __u32 request_find_further(__u64 address)
 {
 	__u32 home = request_home(address);
 
-#pragma unroll
-	for (__u32 i = 0; i < FL_REQUEST_PROBES; i++) {
+	for (__u32 i = 1; i < FL_REQUEST_PROBES; i++) {
 		struct fl_request *r = request_at(home ^ i);
 
-		if (r && r->address == address) {
-			if (where)
-				*where = (home ^ i) & (FL_REQUESTS - 1);
-			return r;
-		}
+		if (r && r->address == address)
+			return (home ^ i) & (FL_REQUESTS - 1);
 	}
-	return 0;
+	return FL_REQUESTS;
+}
+
+static __always_inline struct fl_request *request_find(__u64 address, __u32 *where)
+{
+	__u32 index = request_home(address);
+	struct fl_request *r = request_at(index);
+
+	if (!r || r->address != address) {
+		index = request_find_further(address);
+		if (index == FL_REQUESTS)
+			return 0;
+		r = request_at(index);
+	}
+	if (where)
+		*where = index & (FL_REQUESTS - 1);
+	return r;
 }
 
 /* Whether its owner still waits for it, as far as we know. */
@@ -62,12 +77,10 @@ static __always_inline bool request_counts(struct fl_request *r)
 	return x && x->request_generation == r->generation && r->wait != FL_WAIT_NONE;
 }
 
-/* The first free place of its few: nearly always the first, so that one cache line is touched. */
-static __always_inline struct fl_request *request_claim(__u64 address)
+static __noinline struct fl_request *request_claim_further(__u64 address)
 {
 	__u32 home = request_home(address);
 
-#pragma unroll
 	for (__u32 i = 0; i < FL_REQUEST_PROBES; i++) {
 		struct fl_request *r = request_at(home ^ i);
 
@@ -86,16 +99,18 @@ static __always_inline struct fl_request *request_claim(__u64 address)
 	return 0;
 }
 
-static __always_inline __u32 device_index(struct request *rq)
+/* The first free place of its few: nearly always the first, so that one cache line is touched. */
+static __always_inline struct fl_request *request_claim(__u64 address)
 {
-	struct gendisk *disk = rq->q->disk;
-	__u32 number, home;
+	struct fl_request *r = request_at(request_home(address));
 
-	if (!disk)
-		return FL_DEVICES;
-	number = (__u32)disk->major << 20 | (__u32)disk->first_minor;
-	home = ((__u32)disk->major * 31 + (__u32)disk->first_minor) & (FL_DEVICES - 1);
-#pragma unroll
+	if (r && !r->address && !__sync_val_compare_and_swap(&r->address, 0, address))
+		return r;
+	return request_claim_further(address);
+}
+
+static __noinline __u32 device_search(__u32 number, __u32 home)
+{
 	for (__u32 i = 0; i < 4; i++) {
 		__u32 at = (home + i) & (FL_DEVICES - 1);
 		struct fl_device *d = bpf_map_lookup_elem(&devices, &at);
@@ -109,6 +124,20 @@ static __always_inline __u32 device_index(struct request *rq)
 	}
 	count(FL_COUNTER_DEVICE_FULL);
 	return FL_DEVICES;
+}
+
+static __always_inline __u32 device_index(struct request *rq)
+{
+	struct gendisk *disk = rq->q->disk;
+	struct fl_device *d;
+	__u32 number, home;
+
+	if (!disk)
+		return FL_DEVICES;
+	number = (__u32)disk->major << 20 | (__u32)disk->first_minor;
+	home = ((__u32)disk->major * 31 + (__u32)disk->first_minor) & (FL_DEVICES - 1);
+	d = bpf_map_lookup_elem(&devices, &home);
+	return d && d->number == number ? home : device_search(number, home);
 }
 
 static __always_inline void device_observe(__u32 device, __u32 operation, __u32 stage, __u64 from, __u64 to)
@@ -153,7 +182,7 @@ static __always_inline struct fl_request *request_open(__u64 address, __u32 flag
 
 /* A thread that does I/O may lead others. The daemon's task iterator does not see every one: in a PID namespace of its
  * own it walks that one only. */
-static __always_inline __u32 enrol_late(struct task_struct *current)
+static __noinline __u32 enrol_late(struct task_struct *current)
 {
 	bool journal = current->flags & PF_KTHREAD;
 	struct fl_task *t;
@@ -175,8 +204,8 @@ static __always_inline void request_begins(__u64 address, __u32 flags, __u32 dev
 		slot = enrol_late(current);
 	if (slot)
 		owner = scratch_of(slot);
-	if (owner && owner->off_at_ns)
-		notice_return();
+	if (owner)
+		notice_return(current, slot, owner);
 	request_open(address, flags, device, bpf_ktime_get_ns(),
 		     (flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
 }
@@ -196,7 +225,7 @@ int BPF_PROG(fl_getrq, struct bio *bio)
 	return 0;
 }
 
-static __always_inline struct fl_request *request_adopt(struct request *rq, __u32 *where)
+static __noinline struct fl_request *request_adopt(struct request *rq, __u32 *where)
 {
 	struct fl_request *old, *r;
 	__u64 bio = (__u64)rq->bio;
@@ -224,7 +253,7 @@ static __always_inline struct fl_request *request_adopt(struct request *rq, __u3
 
 /* The flush of the flush machinery is nobody's own, has no start event and no block_io_done: it is one request
  * for ever, and lives from issue to completion. */
-static __always_inline void flush_issued(struct request *rq, __u64 now)
+static __noinline int flush_issued(struct request *rq, __u64 now)
 {
 	struct fl_request *r = request_find((__u64)rq, 0);
 
@@ -234,16 +263,18 @@ static __always_inline void flush_issued(struct request *rq, __u64 now)
 		r->start_ns = now;
 		r->issue_ns = now;
 	}
+	return 0;
 }
 
-static __always_inline void flush_completed(struct request *rq, __u64 now)
+static __noinline int flush_completed(struct request *rq, __u64 now)
 {
 	struct fl_request *r = request_find((__u64)rq, 0);
 
 	if (!r)
-		return;
+		return 0;
 	device_observe(r->device, REQ_OP_FLUSH, 1, r->issue_ns, now);
 	r->address = 0;
+	return 0;
 }
 
 SEC("tp_btf/block_rq_issue")

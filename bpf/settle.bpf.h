@@ -80,22 +80,25 @@ static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, _
 	x->mark_ns = 0;
 }
 
-/* The thread came back unseen (docs/decisions/0007); the scheduler has counted how long it ran since. */
-static __always_inline void settle_unseen(struct task_struct *task, struct fl_thread *thread, __u64 now)
+/*
+ * The thread came back unseen (docs/decisions/0007); the scheduler has counted how long it ran since. From here its own
+ * readings of the slot are good again. Out of line: rare.
+ */
+static __noinline int settle_unseen(struct task_struct *task, __u32 index, __u64 now)
 {
-	count(FL_COUNTER_SWITCH_MISSED);
-	settle(thread->slot, thread->x, now, task->se.sum_exec_runtime - thread->x->exec_ns);
-}
-
-/* The same, noticed while it runs: from here its own readings of the slot are good again. Not inlined: rare. */
-static __noinline int notice_return(void)
-{
-	struct task_struct *current = bpf_get_current_task_btf();
 	struct fl_thread thread = {};
 
-	if (thread_here(current, &thread) && thread.x->off_at_ns)
-		settle_unseen(current, &thread, bpf_ktime_get_ns());
+	if (!thread_at(index, &thread) || !thread.x->off_at_ns)
+		return 0;
+	count(FL_COUNTER_SWITCH_MISSED);
+	settle(thread.slot, thread.x, now, task->se.sum_exec_runtime - thread.x->exec_ns);
 	return 0;
+}
+
+static __always_inline void notice_return(struct task_struct *current, __u32 index, struct fl_scratch *x)
+{
+	if (x->off_at_ns)
+		settle_unseen(current, index, bpf_ktime_get_ns());
 }
 
 #endif

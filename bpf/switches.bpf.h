@@ -23,13 +23,16 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 	return FL_CAUSE_COUNT;
 }
 
-static __always_inline void thread_ends(struct task_struct *task, struct fl_thread *thread)
+static __noinline int thread_ends(struct task_struct *task, __u32 index)
 {
 	struct fl_task *t = task_of(task);
+	struct fl_thread thread = {};
 
 	if (t)
 		t->slot = 0;
-	slot_retire(thread->index, thread->slot, thread->x);
+	if (thread_at(index, &thread))
+		slot_retire(index, thread.slot, thread.x);
+	return 0;
 }
 
 static __always_inline void switch_out(struct task_struct *task, struct fl_thread *thread, __u64 now,
@@ -53,12 +56,12 @@ static __always_inline void switch_out(struct task_struct *task, struct fl_threa
 		slot->seq++;
 	}
 	if (x->off_at_ns) {
-		settle_unseen(task, thread, now);
+		settle_unseen(task, thread->index, now);
 		slot->on_at_ns = 0;
 	}
 	x->exec_ns = task->se.sum_exec_runtime;
 	if (state & TASK_DEAD) {
-		thread_ends(task, thread);
+		thread_ends(task, thread->index);
 		return;
 	}
 	x->own_ns[0] = 0;
@@ -81,12 +84,15 @@ static __always_inline void switch_out(struct task_struct *task, struct fl_threa
 	x->off_at_ns = now; /* last: from here a waker settles the sleep */
 }
 
-static __always_inline void snapshot_into(struct fl_history *past, struct fl_slot *slot, __u32 r, __u64 off,
-					  __u64 now)
+static __noinline int snapshot_into(struct fl_history *past, struct fl_slot *slot, __u32 r, __u64 off, __u64 now)
 {
-	__u32 at = (past->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
-	struct fl_snapshot *s = &past->ring[r][at];
+	struct fl_snapshot *s;
+	__u32 at;
 
+	if (!past || !slot || r >= FL_RINGS)
+		return 0;
+	at = (past->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
+	s = &past->ring[r][at];
 	past->snapshot_at_ns[r] = now;
 	past->position[r] = at;
 	s->off_at_ns = off;
@@ -94,6 +100,7 @@ static __always_inline void snapshot_into(struct fl_history *past, struct fl_slo
 #pragma unroll
 	for (int j = 0; j < FL_VECTOR_COUNT; j++)
 		s->vector_ns[j] = slot->vector_ns[j];
+	return 0;
 }
 
 static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct fl_slot *slot, __u64 off,
@@ -113,28 +120,36 @@ static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct f
 		snapshot_into(past, slot, FL_RING_BEGUN, off, now);
 }
 
+/* Enrolled while it slept: its account begins here. Or it left unseen. */
+static __noinline int begin_or_left_unseen(struct fl_slot *slot, __u64 now)
+{
+	if (!slot)
+		return 0;
+	slot->seq++;
+	barrier();
+	if (slot->on_at_ns) {
+		count(FL_COUNTER_SWITCH_MISSED);
+		slot->vector_ns[FL_CAUSE_OTHER] += now - slot->on_at_ns;
+		slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += now - slot->on_at_ns;
+	}
+	slot->on_at_ns = now;
+	barrier();
+	slot->seq++;
+	return 0;
+}
+
 static __always_inline void switch_in(struct fl_thread *thread, __u64 now)
 {
 	struct fl_slot *slot = thread->slot;
 	struct fl_scratch *x = thread->x;
 	__u64 off = x->off_at_ns;
 
-	if (!off) {
-		/* enrolled while it slept: its account begins here; or it left unseen */
-		slot->seq++;
-		barrier();
-		if (slot->on_at_ns) {
-			count(FL_COUNTER_SWITCH_MISSED);
-			slot->vector_ns[FL_CAUSE_OTHER] += now - slot->on_at_ns;
-			slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += now - slot->on_at_ns;
-		}
-		slot->on_at_ns = now;
-		barrier();
-		slot->seq++;
-		snapshot(thread->index, x, slot, now, now);
-		return;
+	if (off) {
+		settle(slot, x, now, 0);
+	} else {
+		begin_or_left_unseen(slot, now);
+		off = now;
 	}
-	settle(slot, x, now, 0);
 	snapshot(thread->index, x, slot, off, now);
 }
 

@@ -12,12 +12,12 @@
  */
 static __always_inline void count_sync(void)
 {
+	struct task_struct *current = bpf_get_current_task_btf();
 	struct fl_thread thread;
 
-	if (!thread_here(bpf_get_current_task_btf(), &thread))
+	if (!thread_here(current, &thread))
 		return;
-	if (thread.x->off_at_ns)
-		notice_return();
+	notice_return(current, thread.index, thread.x);
 	thread.slot->syncs++;
 	if (thread.x->outstanding)
 		forget_requests(thread.x);

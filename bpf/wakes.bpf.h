@@ -204,13 +204,20 @@ struct fl_moment {
  * low.in_at to high.off_at and then slept until high.in_at, so only the inside of one sleep is a straight line; else
  * the whole span is. False: known since later only; the moment is then the earliest known one.
  */
-static __always_inline bool moment_of(struct fl_moment *m, struct fl_slot *slot, struct fl_scratch *x,
-				      struct fl_history *past, __u64 at)
+static __noinline bool moment_of(struct fl_moment *m, __u32 index, __u64 at)
 {
+	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
 	struct fl_snapshot *low, *high;
-	__u64 ran_until, on = slot->on_at_ns, off = x->off_at_ns;
+	struct fl_thread thread = {};
+	__u64 ran_until, on, off;
+	struct fl_slot *slot;
 	__u32 found;
 
+	if (!past || !thread_at(index, &thread))
+		return false;
+	slot = thread.slot;
+	on = slot->on_at_ns;
+	off = thread.x->off_at_ns;
 	m->known = slot->vector_ns;
 	m->before = m->known;
 	m->share = 0;
@@ -265,17 +272,17 @@ static __always_inline __u64 value_at(struct fl_moment *m, int j)
  */
 static __noinline int add_account(struct fl_scratch *x, __u32 index, __u64 from, __u64 to)
 {
-	struct fl_slot *slot = slot_of(index);
 	struct fl_scratch *waker = scratch_of(index);
-	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
-	struct fl_moment begin, end;
+	struct fl_moment begin = {}, end = {};
 	__u32 self;
 
-	if (!x || !slot || !waker || !past)
+	if (!x || !waker)
 		return 0;
-	if (!moment_of(&begin, slot, waker, past, from))
+	if (!moment_of(&begin, index, from))
 		count(FL_COUNTER_HISTORY_MISSED);
-	moment_of(&end, slot, waker, past, to);
+	moment_of(&end, index, to);
+	if (!begin.known || !begin.before || !end.known || !end.before)
+		return 0;
 	self = waker->kind == FL_THREAD_JOURNAL ? FL_PATH_JOURNAL : FL_PATH_PEER;
 	for (int j = 0; j < FL_VECTOR_COUNT; j++) {
 		__u64 value = value_at(&end, j) - value_at(&begin, j);
@@ -436,8 +443,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		return;
 	}
 	count(FL_COUNTER_WAKE_THREAD);
-	if (waker.x->off_at_ns)
-		notice_return();
+	notice_return(current, waker.index, waker.x);
 	x->began = waker.x->kind != FL_THREAD_JOURNAL;
 	explain_by_thread(x, waker.index, now, rest);
 }

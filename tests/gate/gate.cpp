@@ -49,11 +49,21 @@ class Gate : public ::testing::Test {
     return fd;
   }
 
+  // A slot whose last thread has just ended is free only after that thread's final switch.
+  static const fl_slot *enrol_when_free(uint32_t index) {
+    const fl_slot *slot = nullptr;
+    for (int attempt = 0; attempt < 1000 && slot == nullptr; attempt++) {
+      slot = process->enrol(index);
+      if (slot == nullptr) usleep(500);
+    }
+    return slot;
+  }
+
   // Runs `work` in a traced thread of its own, `times` times, and returns the accounts.
   std::vector<Account> in_thread(uint32_t index, int times, const std::function<void(int)> &work) {
     std::vector<Account> accounts;
     std::thread thread([&] {
-      const fl_slot *slot = process->enrol(index);
+      const fl_slot *slot = enrol_when_free(index);
       if (slot == nullptr) return;
       for (int i = 0; i < times; i++) {
         Reading begin = read_slot(slot);
@@ -143,7 +153,7 @@ class Group : public Gate {
     bool stop = false;
     std::atomic<bool> ready{false};
     std::thread leader([&] {
-      const fl_slot *slot = process->enrol(1);
+      const fl_slot *slot = enrol_when_free(1);
       ready = true;
       ASSERT_NE(slot, nullptr);
       for (;;) {
@@ -273,25 +283,25 @@ TEST_F(Gate, FollowerOfALeaderThatWasIdle) {
     std::mutex mutex;
     std::condition_variable free, done;
     bool busy = true, finished = false;
-    std::atomic<int> enrolled{0};
+    std::atomic<int> arrived{0}, refused{0};
     auto sync = [&](int i) {
       EXPECT_EQ(pwrite(fd, block, sizeof block, i * 4096), 4096);
       EXPECT_EQ(fdatasync(fd), 0);
     };
-    auto start_together = [&] {
-      for (enrolled++; enrolled < 3;) usleep(100);
+    auto start_together = [&](const fl_slot *slot) {  // false: one of them could not enrol, so none goes on
+      refused += slot == nullptr;
+      for (arrived++; arrived < 3;) usleep(100);
+      return refused == 0;
     };
     std::thread first([&] {
-      ASSERT_NE(process->enrol(1), nullptr);
-      start_together();
+      if (!start_together(enrol_when_free(1))) return;
       sync(0);
       std::lock_guard lock(mutex);
       busy = false;
       free.notify_one();
     });
     std::thread late([&] {
-      ASSERT_NE(process->enrol(5), nullptr);
-      start_together();
+      if (!start_together(enrol_when_free(5))) return;
       usleep(25'000);
       std::unique_lock lock(mutex);
       free.wait(lock, [&] { return !busy; });
@@ -302,9 +312,8 @@ TEST_F(Gate, FollowerOfALeaderThatWasIdle) {
       done.notify_one();
     });
     std::thread follower([&] {
-      const fl_slot *slot = process->enrol(2);
-      ASSERT_NE(slot, nullptr);
-      start_together();
+      const fl_slot *slot = enrol_when_free(2);
+      if (!start_together(slot)) return;
       usleep(5'000);
       Reading begin = read_slot(slot);
       std::unique_lock lock(mutex);
@@ -393,12 +402,7 @@ TEST_F(Gate, TwoThousandThreadsComeAndGo) {
     std::vector<std::thread> threads;
     for (uint32_t i = 0; i < kAtOnce; i++)
       threads.emplace_back([&, i] {
-        const fl_slot *slot = nullptr;
-        // the predecessor's slot is free only after its final switch
-        for (int attempt = 0; attempt < 1000 && slot == nullptr; attempt++) {
-          slot = process->enrol(10 + i);
-          if (slot == nullptr) usleep(500);
-        }
+        const fl_slot *slot = enrol_when_free(10 + i);
         if (slot == nullptr) {
           refused++;
           return;

@@ -109,6 +109,7 @@ Reading read_slot(const fl_slot *slot) {
     for (int i = 0; i < FL_VECTOR_COUNT; i++) r.vector_ns[i] = s->vector_ns[i];
     r.syncs = s->syncs;
     std::atomic_signal_fence(std::memory_order_seq_cst);
+    if (on_at_ns == 0) usleep(1);  // the switch-in was not seen (docs/decisions/0007): another one puts it right
     if (before != s->seq || (before & 1) != 0 || on_at_ns == 0) continue;
     r.vector_ns[FL_CAUSE_ONCPU] += r.clock_ns - on_at_ns;
     r.vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += r.clock_ns - on_at_ns;
