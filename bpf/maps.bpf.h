@@ -2,8 +2,7 @@
 /*
  * State of the kernel side. Who writes what:
  *   ledger    the CPU that switches a thread out or in, and enrolment in the thread's own context
- *   scratch   the same, and any CPU that starts, issues or completes a request of the thread (atomics)
- *   history   the CPU that switches the thread in
+ *   states    the same, and any CPU that starts, issues or completes a request of the thread (atomics)
  *   requests  the CPU that handles the request's event; a request has one event at a time
  * The structs that the daemon reads too are in bpf/shared.h.
  */
@@ -25,16 +24,8 @@ struct {
 	__uint(max_entries, 1);
 	__uint(map_flags, BPF_F_MMAPABLE);
 	__type(key, __u32);
-	__type(value, struct fl_scratch);
-} scratch SEC(".maps");
-
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE); /* not to be mapped: values then start at a cache line */
-	__type(key, __u32);
-	__type(value, struct fl_history);
-} history SEC(".maps");
+	__type(value, struct fl_state);
+} states SEC(".maps");
 
 /* Free slots for kernel and background threads. */
 struct {
@@ -81,7 +72,14 @@ struct {
 	__type(value, __u32);
 } families SEC(".maps");
 
-/* Open requests: direct-mapped by the request's address, FL_REQUEST_PROBES places each. */
+/* Open requests: direct-mapped by the request's address, one place here, FL_REQUEST_PROBES in the big table. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct fl_near_requests);
+} near_requests SEC(".maps");
+
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, FL_REQUESTS);
@@ -153,7 +151,16 @@ static __always_inline struct fl_slot *slot_of(__u32 index)
 
 static __always_inline struct fl_scratch *scratch_of(__u32 index)
 {
-	return bpf_map_lookup_elem(&scratch, &index);
+	struct fl_state *state = bpf_map_lookup_elem(&states, &index);
+
+	return state ? &state->x : 0;
+}
+
+static __always_inline struct fl_history *history_of(__u32 index)
+{
+	struct fl_state *state = bpf_map_lookup_elem(&states, &index);
+
+	return state ? &state->past : 0;
 }
 
 /* NULL for the threads that are not traced: most of the host's. The pointer test first: it costs 2 ns, the

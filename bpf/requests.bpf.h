@@ -26,46 +26,57 @@ static __always_inline __u32 address_hash(__u64 address)
 	return low * 0x9E3779B9u; /* Fibonacci hashing (Knuth, TAOCP 6.4); its high bits are the good ones */
 }
 
-static __always_inline __u32 request_home(__u64 address)
+/* Places are numbered through both tables, the near one first. */
+static __always_inline __u32 request_near(__u64 address)
 {
-	return address_hash(address) >> (32 - 14);
+	return address_hash(address) >> (32 - 8);
 }
 
-static __always_inline struct fl_request *request_at(__u32 index)
+static __always_inline __u32 request_far(__u64 address, __u32 probe)
 {
-	index &= FL_REQUESTS - 1;
-	return bpf_map_lookup_elem(&requests, &index);
+	return FL_NEAR_REQUESTS + ((address_hash(address) >> (32 - 14)) ^ probe);
 }
 
-/* The index of the request among the other places of its home; FL_REQUESTS: it is not there. Out of line, like all that
- * is rare: what a program does not run should not sit between what it does, as these programs seldom find their code in
- * the CPU's cache. */
-static __noinline __u32 request_find_further(__u64 address)
+static __always_inline struct fl_request *request_at(__u32 place)
 {
-	__u32 home = request_home(address);
+	if (place < FL_NEAR_REQUESTS) {
+		__u32 zero = 0;
+		struct fl_near_requests *near = bpf_map_lookup_elem(&near_requests, &zero);
 
-	for (__u32 i = 1; i < FL_REQUEST_PROBES; i++) {
-		struct fl_request *r = request_at(home ^ i);
+		return near ? &near->places[place] : 0;
+	}
+	place = (place - FL_NEAR_REQUESTS) & (FL_REQUESTS - 1);
+	return bpf_map_lookup_elem(&requests, &place);
+}
+
+#define FL_PLACE_NONE 0xffffffffu
+
+/* Out of line, like all that is rare: what a program does not run should not sit between what it does. */
+static __noinline __u32 request_find_far(__u64 address)
+{
+	for (__u32 i = 0; i < FL_REQUEST_PROBES; i++) {
+		__u32 place = request_far(address, i);
+		struct fl_request *r = request_at(place);
 
 		if (r && r->address == address)
-			return (home ^ i) & (FL_REQUESTS - 1);
+			return place;
 	}
-	return FL_REQUESTS;
+	return FL_PLACE_NONE;
 }
 
 static __always_inline struct fl_request *request_find(__u64 address, __u32 *where)
 {
-	__u32 index = request_home(address);
-	struct fl_request *r = request_at(index);
+	__u32 place = request_near(address);
+	struct fl_request *r = request_at(place);
 
 	if (!r || r->address != address) {
-		index = request_find_further(address);
-		if (index == FL_REQUESTS)
+		place = request_find_far(address);
+		if (place == FL_PLACE_NONE)
 			return 0;
-		r = request_at(index);
+		r = request_at(place);
 	}
 	if (where)
-		*where = index & (FL_REQUESTS - 1);
+		*where = place;
 	return r;
 }
 
@@ -77,21 +88,31 @@ static __always_inline bool request_counts(struct fl_request *r)
 	return x && x->request_generation == r->generation && r->wait != FL_WAIT_NONE;
 }
 
-static __noinline struct fl_request *request_claim_further(__u64 address)
+/* The end of the one that had this address before was never seen: merged into another, or lost. Its owner must not wait
+ * for ever. */
+static __noinline int request_reused(__u32 place)
 {
-	__u32 home = request_home(address);
+	struct fl_request *r = request_at(place);
 
+	if (!r)
+		return 0;
+	count(request_counts(r) ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
+	request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
+	return 0;
+}
+
+static __noinline struct fl_request *request_claim_far(__u64 address)
+{
 	for (__u32 i = 0; i < FL_REQUEST_PROBES; i++) {
-		struct fl_request *r = request_at(home ^ i);
+		__u32 place = request_far(address, i);
+		struct fl_request *r = request_at(place);
 
 		if (!r)
 			continue;
 		if (!r->address && !__sync_val_compare_and_swap(&r->address, 0, address))
 			return r;
 		if (r->address == address) {
-			/* Its end was never seen: merged into another, or lost. Its owner must not wait for ever. */
-			count(request_counts(r) ? FL_COUNTER_REQUEST_REUSED : FL_COUNTER_REQUEST_STALE);
-			request_moves(r, FL_WAIT_NONE, bpf_ktime_get_ns());
+			request_reused(place);
 			return r;
 		}
 	}
@@ -99,14 +120,23 @@ static __noinline struct fl_request *request_claim_further(__u64 address)
 	return 0;
 }
 
-/* The first free place of its few: nearly always the first, so that one cache line is touched. */
+/* The first free place of its few: nearly always the near one. */
 static __always_inline struct fl_request *request_claim(__u64 address)
 {
-	struct fl_request *r = request_at(request_home(address));
+	__u32 place = request_near(address);
+	struct fl_request *r = request_at(place);
+	__u64 was;
 
-	if (r && !r->address && !__sync_val_compare_and_swap(&r->address, 0, address))
+	if (!r)
+		return 0;
+	was = r->address;
+	if (!was && !__sync_val_compare_and_swap(&r->address, 0, address))
 		return r;
-	return request_claim_further(address);
+	if (was == address) {
+		request_reused(place);
+		return r;
+	}
+	return request_claim_far(address);
 }
 
 static __noinline __u32 device_search(__u32 number, __u32 home)

@@ -10,13 +10,14 @@
 #include "../abi/ledger.h"
 
 #define FL_PROCESSES_MAX 8192
+#define FL_NEAR_REQUESTS 256
 #define FL_REQUESTS 16384
 #define FL_REQUEST_PROBES 4
 #define FL_WORKS 4096
 #define FL_DRAIN_NS 30000000000ull /* a request that takes longer has most likely ended unseen */
 #define FL_DEVICES 64
 /*
- * History of a thread's vector: a snapshot at every switch-in, thinned into rings of 16. A waker's past at any
+ * History of a thread's vector: a snapshot at every switch-in, thinned into rings of 14. A waker's past at any
  * time is interpolated between the two snapshots nearest to it, over all rings. The last ring holds beginnings of
  * work (the thread was woken by a client, a peer or a timer, not by its own I/O): a follower nearly always falls
  * asleep close to one.
@@ -26,7 +27,8 @@
 #define FL_RING_1MS 1   /* at least 1 ms apart */
 #define FL_RING_20MS 2  /* at least 20 ms apart */
 #define FL_RING_BEGUN 3 /* beginnings of work */
-#define FL_RING_SNAPSHOTS 16
+#define FL_RING_SNAPSHOTS 14
+#define FL_RING_MASK 15 /* keeps a place inside the value of the map, for the verifier */
 #define FL_SNAPSHOT_NONE 0xff
 #define FL_HOPS 3 /* threads whose accounts one sleep may take parts of, one after the other */
 
@@ -110,6 +112,16 @@ struct fl_history {
 	fl_u32 position[FL_RINGS];       /* its place */
 	fl_u64 reserved[2];
 	struct fl_snapshot ring[FL_RINGS][FL_RING_SNAPSHOTS];
+	fl_u64 reserved_end[56]; /* no snapshot here, but FL_RING_MASK lets the verifier think so */
+};
+
+/*
+ * All that is private to a slot. Exactly two pages: mapped arrays lie in pages of 4 KB, in a virtual machine a miss of
+ * the TLB costs more than one of the cache, and what a switch touches is in the first page.
+ */
+struct fl_state {
+	struct fl_scratch x;
+	struct fl_history past;
 };
 
 /* When a request did what; 0: not (yet). */
@@ -135,6 +147,16 @@ struct fl_request {
 	fl_u16 outer;      /* completing request below this one on the same CPU */
 	fl_u32 device;     /* index in devices */
 	fl_u32 completer;  /* thread in whose context it completes: worker or whatever was interrupted */
+};
+
+/*
+ * The first places to look for a request. Small enough for the kernel to take it from memory that it maps in huge pages
+ * (up to 32 KB); the offset puts the requests at the beginnings of cache lines there. A request whose place is taken goes
+ * to the big table.
+ */
+struct fl_near_requests {
+	fl_u64 offset[6];
+	struct fl_request places[FL_NEAR_REQUESTS];
 };
 
 /* A work item that a completion queued. */
@@ -229,6 +251,7 @@ enum fl_counter {
 
 #ifndef __bpf__
 FL_STATIC_ASSERT(sizeof(struct fl_scratch) == 512, "eight cache lines");
+FL_STATIC_ASSERT(sizeof(struct fl_state) == 8192, "two pages");
 FL_STATIC_ASSERT(sizeof(struct fl_work) == 64, "one cache line");
 FL_STATIC_ASSERT(sizeof(struct fl_request) == 64, "one cache line");
 FL_STATIC_ASSERT(sizeof(struct fl_snapshot) == 128, "two cache lines");

@@ -44,7 +44,7 @@ static __always_inline bool slot_take(struct fl_slot *slot, struct fl_scratch *x
 static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct fl_scratch *x,
 				       struct task_struct *task, __u32 kind, __u32 nonce, bool running)
 {
-	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
+	struct fl_history *past = history_of(index);
 	__u32 generation = slot->generation + 1;
 	__u64 now = bpf_ktime_get_ns();
 

@@ -91,7 +91,9 @@ static __noinline int snapshot_into(struct fl_history *past, struct fl_slot *slo
 
 	if (!past || !slot || r >= FL_RINGS)
 		return 0;
-	at = (past->position[r] + 1) & (FL_RING_SNAPSHOTS - 1);
+	at = past->position[r] + 1;
+	if (at >= FL_RING_SNAPSHOTS)
+		at = 0;
 	s = &past->ring[r][at];
 	past->snapshot_at_ns[r] = now;
 	past->position[r] = at;
@@ -106,7 +108,7 @@ static __noinline int snapshot_into(struct fl_history *past, struct fl_slot *slo
 static __always_inline void snapshot(__u32 index, struct fl_scratch *x, struct fl_slot *slot, __u64 off,
 				     __u64 now)
 {
-	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
+	struct fl_history *past = history_of(index);
 
 	if (!past)
 		return;

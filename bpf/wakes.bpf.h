@@ -125,11 +125,11 @@ __noinline int find_in_ring(struct fl_history *past, __u32 ring, __u32 position,
 {
 	__u32 high = FL_SNAPSHOT_NONE;
 
-	if (!past || ring >= FL_RINGS)
+	if (!past || ring >= FL_RINGS || position >= FL_RING_SNAPSHOTS)
 		return FL_SNAPSHOT_NONE << 8 | FL_SNAPSHOT_NONE;
 	for (__u32 i = 0; i < FL_RING_SNAPSHOTS; i++) {
-		__u32 at = (position - i) & (FL_RING_SNAPSHOTS - 1);
-		__u64 in_at = past->ring[ring][at].in_at_ns;
+		__u32 at = position >= i ? position - i : position + FL_RING_SNAPSHOTS - i;
+		__u64 in_at = past->ring[ring][at & FL_RING_MASK].in_at_ns;
 
 		if (!in_at)
 			break;
@@ -162,7 +162,7 @@ static __always_inline void explain_by_own(struct fl_scratch *x, struct fl_reque
 
 static __always_inline __u64 snapshot_time(struct fl_history *past, __u32 ring, __u32 at)
 {
-	return past->ring[ring & 3][at & (FL_RING_SNAPSHOTS - 1)].in_at_ns;
+	return past->ring[ring & 3][at & FL_RING_MASK].in_at_ns;
 }
 
 /* The same over all rings, each as ring << 4 | place. When the finest ring holds both, nothing lies between. */
@@ -206,7 +206,7 @@ struct fl_moment {
  */
 static __noinline bool moment_of(struct fl_moment *m, __u32 index, __u64 at)
 {
-	struct fl_history *past = bpf_map_lookup_elem(&history, &index);
+	struct fl_history *past = history_of(index);
 	struct fl_snapshot *low, *high;
 	struct fl_thread thread = {};
 	__u64 ran_until, on, off;
@@ -234,14 +234,14 @@ static __noinline bool moment_of(struct fl_moment *m, __u32 index, __u64 at)
 		m->ran_after = off > at ? off - at : 0;
 		return (found & 0xff) != FL_SNAPSHOT_NONE;
 	}
-	high = &past->ring[(found >> 12) & 3][(found >> 8) & (FL_RING_SNAPSHOTS - 1)];
+	high = &past->ring[(found >> 12) & 3][(found >> 8) & FL_RING_MASK];
 	m->known = high->vector_ns;
 	m->before = m->known;
 	if ((found & 0xff) == FL_SNAPSHOT_NONE)
 		return false;
-	low = &past->ring[(found >> 4) & 3][found & (FL_RING_SNAPSHOTS - 1)];
+	low = &past->ring[(found >> 4) & 3][found & FL_RING_MASK];
 	m->before = low->vector_ns;
-	/* both below FL_RING_SNAPSHOTS: neighbours in the finest ring */
+	/* both of ring 0: neighbours in the finest ring */
 	ran_until = (found & 0xf0f0) ? low->in_at_ns : high->off_at_ns;
 	if (ran_until < low->in_at_ns)
 		ran_until = low->in_at_ns;

@@ -96,7 +96,7 @@ std::vector<ThreadState> Tracer::threads() const {
     fl_slot slot;
     if (__atomic_load_n(&impl_->ledger.data[i].state, __ATOMIC_RELAXED) != FL_SLOT_LIVE) continue;
     if (!read_slot(impl_->ledger.data[i], slot)) continue;
-    const fl_scratch &x = impl_->scratch.data[i];
+    const fl_scratch &x = impl_->states.data[i].x;
     ThreadState state;
     state.slot = i;
     state.generation = slot.generation;

@@ -75,7 +75,7 @@ Tracer::Impl::~Impl() {
   if (stats_fd >= 0) close(stats_fd);
   if (enrol_link >= 0) close(enrol_link);
   unmap(ledger);
-  unmap(scratch);
+  unmap(states);
   unmap(requests);
   unmap(devices);
   unmap(histograms);
@@ -113,8 +113,7 @@ Result<> Tracer::Impl::open() {
   bpf_program__set_autoload(skeleton->progs.fl_getrq, !has_io_start);
 
   bpf_map__set_max_entries(skeleton->maps.ledger, options.ledger_slots);
-  bpf_map__set_max_entries(skeleton->maps.scratch, options.ledger_slots);
-  bpf_map__set_max_entries(skeleton->maps.history, options.ledger_slots);
+  bpf_map__set_max_entries(skeleton->maps.states, options.ledger_slots);
   bpf_map__set_max_entries(skeleton->maps.pool, options.pool_slots);
   for (const OptionalProgram &p : kOptionalPrograms) {
     if (tracepoint_arguments(btf.get(), p.tracepoint)) continue;
@@ -134,7 +133,7 @@ Result<> Tracer::Impl::open() {
 Result<> Tracer::Impl::map_all() {
   auto &maps = skeleton->maps;
   if (auto r = map_one(maps.ledger, PROT_READ, ledger); !r) return r;
-  if (auto r = map_one(maps.scratch, PROT_READ | PROT_WRITE, scratch); !r) return r;
+  if (auto r = map_one(maps.states, PROT_READ | PROT_WRITE, states); !r) return r;
   if (auto r = map_one(maps.requests, PROT_READ | PROT_WRITE, requests); !r) return r;
   if (auto r = map_one(maps.devices, PROT_READ, devices); !r) return r;
   if (auto r = map_one(maps.device_histograms, PROT_READ, histograms); !r) return r;
@@ -171,15 +170,18 @@ void Tracer::Impl::detach() {
 // After a time without events nothing that was in flight is known any more. Totals in the ledger stay; sleeps
 // that began before are not charged.
 void Tracer::Impl::forget_in_flight() {
-  for (size_t i = 0; i < scratch.count; i++) {
-    scratch.data[i].mark_ns = 0;
-    scratch.data[i].outstanding = 0;
-    scratch.data[i].wake_at_ns = 0;
-    scratch.data[i].off_at_ns = 0;
+  for (size_t i = 0; i < states.count; i++) {
+    fl_scratch &x = states.data[i].x;
+    x.mark_ns = 0;
+    x.outstanding = 0;
+    x.wake_at_ns = 0;
+    x.off_at_ns = 0;
   }
   for (size_t i = 0; i < requests.count; i++) requests.data[i].address = 0;
   std::vector<fl_completing> none(static_cast<size_t>(libbpf_num_possible_cpus()));
+  auto near = std::make_unique<fl_near_requests>();
   uint32_t zero = 0;
+  bpf_map_update_elem(bpf_map__fd(skeleton->maps.near_requests), &zero, near.get(), 0);
   bpf_map_update_elem(bpf_map__fd(skeleton->maps.completing), &zero, none.data(), 0);
 }
 

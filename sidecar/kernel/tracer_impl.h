@@ -36,7 +36,7 @@ struct Tracer::Impl {
   std::vector<std::pair<std::string, bpf_link *>> links;
   std::vector<Feature> features;
   Mapped<const fl_slot> ledger;
-  Mapped<fl_scratch> scratch;
+  Mapped<fl_state> states;
   Mapped<fl_request> requests;
   Mapped<const fl_device> devices;
   Mapped<const fl_device_histogram> histograms;
