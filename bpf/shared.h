@@ -30,6 +30,7 @@
 #define FL_RING_SNAPSHOTS 14
 #define FL_RING_MASK 15 /* keeps a place inside the value of the map, for the verifier */
 #define FL_SNAPSHOT_NONE 0xff
+#define FL_IDLE_CERTAIN_NS 1000000000ull
 #define FL_HOPS 3 /* threads whose accounts one sleep may take parts of, one after the other */
 
 enum fl_thread_kind {
@@ -97,7 +98,8 @@ struct fl_scratch {
 	char comm[16];
 	fl_u64 waker_at_ns;  /* end of the last sleep that waker_slot explained */
 	fl_u64 work_from_ns; /* end of the last sleep that was no part of any work */
-	fl_u64 reserved_end[4];
+	fl_u64 idle_ns;      /* how long that was */
+	fl_u64 reserved_end[3];
 };
 
 /* A switch-in: the vector then, and when the thread had been switched out before. */

@@ -78,6 +78,7 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 	x->waker_slot = 0;
 	x->waker_at_ns = 0;
 	x->work_from_ns = 0;
+	x->idle_ns = 0;
 	bpf_probe_read_kernel(x->comm, sizeof(x->comm), task->comm);
 	for (int i = 0; i < FL_STATE_RULES; i++)
 		x->rules[i].mask = 0;

@@ -448,6 +448,18 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	explain_by_thread(x, waker.index, now, rest);
 }
 
+/* A short unknown sleep amid its work is no beginning: it must be comparable to the one before the present work, or
+ * that one must be as long ago as it was long. What the engine itself calls idle is certain. */
+static __always_inline void work_begins(struct fl_scratch *x, __u64 now, __u64 slept)
+{
+	if (x->state_cause == FL_CAUSE_IDLE)
+		slept = FL_IDLE_CERTAIN_NS;
+	if (slept * 2 < x->idle_ns && now - x->work_from_ns < x->idle_ns)
+		return;
+	x->work_from_ns = now;
+	x->idle_ns = slept;
+}
+
 SEC("tp_btf/sched_waking")
 int BPF_PROG(fl_waking, struct task_struct *sleeper)
 {
@@ -471,7 +483,7 @@ int BPF_PROG(fl_waking, struct task_struct *sleeper)
 	if (blocked > own) {
 		explain_rest(x, sleeper, thread.index, now, blocked - own);
 		if (blocked - own > own && was_idle(x))
-			x->work_from_ns = now;
+			work_begins(x, now, blocked - own);
 	} else {
 		count(FL_COUNTER_WAKE_OWN);
 	}

@@ -100,6 +100,14 @@ class Judge(unittest.TestCase):
         quiet["account"]["cpu"] = 0.04
         self.assertEqual(judge(loaded, quiet), [])
 
+    def test_a_write_behind_a_held_flush(self):
+        behind = good(sessions=4)
+        behind["account"] |= {"flush": 44.0, "write": 6.0}  # 50 of 50.3 at the device
+        self.assertEqual(judge(behind, None), [])
+        self.assertEqual(len(judge(behind | {"sessions": 1}, None)), 1)
+        for other in ({"flush": 44.0, "write": 2.0}, {"flush": 38.0, "write": 12.3}):
+            self.assertEqual(len(judge(behind | {"account": behind["account"] | other}, None)), 1, other)
+
     def test_pool_of_threads_may_attribute_less(self):
         self.assertEqual(judge(good(engine="mariadb-pool") | {"closure": 0.96}, None), [])
 
