@@ -83,7 +83,7 @@ enum fl_slot_state {
 	FL_SLOT_DRAINING = 2, /* its thread is gone, a request of its generation is still in flight */
 };
 
-/* 192 bytes: three cache lines. */
+/* 320 bytes: five cache lines; a switch touches the first two. */
 struct fl_slot {
 	fl_u32 seq;        /* odd while a switch is being written */
 	fl_u32 state;      /* enum fl_slot_state */
@@ -94,9 +94,18 @@ struct fl_slot {
 	                                      oncpu and self */
 	fl_u64 syncs;             /* file syncs (fsync, fdatasync, O_DSYNC) that this thread completed */
 	fl_u64 inherited_sync_ns; /* device and queue time inherited from another thread's sync */
-	fl_u64 reserved[5];
+	/*
+	 * A thread may come onto its CPU unseen: on_at_ns is 0 although it runs, and its totals lag behind until that is
+	 * noticed. These are the totals of the moment in which it was noticed last. The thread ran all the time from
+	 * any lagging reading to returned_at_ns, so what follows such a reading can be told (flc_account_difference).
+	 */
+	fl_u64 returned_at_ns; /* 0: never */
+	fl_u64 returned_inherited_sync_ns;
+	fl_u64 reserved[3];
+	fl_u64 returned_vector_ns[FL_VECTOR_COUNT];
+	fl_u64 reserved_end[2];
 };
-FL_STATIC_ASSERT(sizeof(struct fl_slot) == 192, "fl_slot is a contract");
+FL_STATIC_ASSERT(sizeof(struct fl_slot) == 320, "fl_slot is a contract");
 
 /*
  * Enrolment. A thread gives itself one of two names for a moment with prctl(PR_SET_NAME); the kernel side

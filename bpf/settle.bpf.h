@@ -92,6 +92,10 @@ static __noinline int settle_unseen(struct task_struct *task, __u32 index, __u64
 		return 0;
 	count(FL_COUNTER_SWITCH_MISSED);
 	settle(thread.slot, thread.x, now, task->se.sum_exec_runtime - thread.x->exec_ns);
+	for (int i = 0; i < FL_VECTOR_COUNT; i++)
+		thread.slot->returned_vector_ns[i] = thread.slot->vector_ns[i];
+	thread.slot->returned_inherited_sync_ns = thread.slot->inherited_sync_ns;
+	thread.slot->returned_at_ns = now;
 	return 0;
 }
 

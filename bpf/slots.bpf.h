@@ -56,6 +56,7 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 		slot->vector_ns[i] = 0;
 	slot->syncs = 0;
 	slot->inherited_sync_ns = 0;
+	slot->returned_at_ns = 0;
 	slot->generation = generation;
 	slot->on_at_ns = running ? now : 0;
 	barrier();

@@ -80,7 +80,11 @@ struct flc_account {
 	uint64_t syncs;
 	uint64_t inherited_sync_ns;
 	uint32_t generation;
-	bool valid; /* false: no slot (tier B) or torn three times; everything but clock_ns is then 0 */
+	bool valid;   /* false: no slot (tier B) or torn three times; everything but clock_ns is then 0 */
+	bool lagging; /* the thread had come onto its CPU unseen: the totals are older than clock_ns */
+	uint64_t returned_at_ns; /* the last time that such was noticed (abi/ledger.h), and the totals then */
+	uint64_t returned_inherited_sync_ns;
+	uint64_t returned_vector_ns[FL_VECTOR_COUNT];
 };
 void flc_read_account(struct flc_thread *thread, struct flc_account *out);
 
@@ -91,7 +95,10 @@ void flc_read_account(struct flc_thread *thread, struct flc_account *out);
 void flc_read_account_of(uint32_t slot_in_range, struct flc_account *out);
 uint32_t flc_thread_slot_in_range(const struct flc_thread *thread);
 
-/* difference = end - begin; valid only if both are and the generation is the same. */
+/*
+ * difference = end - begin; valid only if both are and the generation is the same. A lagging begin is put right by what the
+ * end knows, where it was noticed in between; a lagging end makes the difference invalid.
+ */
 void flc_account_difference(const struct flc_account *begin, const struct flc_account *end,
 			    struct flc_account *difference);
 

@@ -12,6 +12,24 @@
 
 #define READ_TRIES 4
 
+/* Copied only while it can matter to a commit: rare. */
+#define RETURN_MATTERS_NS 600000000000ull
+
+static void read_return(const struct fl_slot *slot, struct flc_account *out)
+{
+	int i;
+
+	out->returned_at_ns = __atomic_load_n(&slot->returned_at_ns, __ATOMIC_ACQUIRE);
+	if (out->returned_at_ns == 0 || out->clock_ns - out->returned_at_ns > RETURN_MATTERS_NS) {
+		out->returned_at_ns = 0;
+		return;
+	}
+	out->returned_inherited_sync_ns =
+		__atomic_load_n(&slot->returned_inherited_sync_ns, __ATOMIC_ACQUIRE);
+	for (i = 0; i < FL_VECTOR_COUNT; i++)
+		out->returned_vector_ns[i] = __atomic_load_n(&slot->returned_vector_ns[i], __ATOMIC_ACQUIRE);
+}
+
 /* `running`: it is the calling thread's own slot. A thread that runs without a switch-in on record came onto its CPU
  * unseen: its totals lag behind. */
 static bool read_once(const struct fl_slot *slot, bool running, struct flc_account *out)
@@ -32,8 +50,8 @@ static bool read_once(const struct fl_slot *slot, bool running, struct flc_accou
 	out->valid = __atomic_load_n(&slot->state, __ATOMIC_ACQUIRE) == FL_SLOT_LIVE && out->generation != 0;
 	if (__atomic_load_n(&slot->seq, __ATOMIC_RELAXED) != before)
 		return false;
-	if (running && on_at_ns == 0)
-		out->valid = false;
+	out->lagging = running && on_at_ns == 0;
+	read_return(slot, out);
 	if (on_at_ns != 0 && out->clock_ns > on_at_ns) {
 		out->vector_ns[FL_CAUSE_ONCPU] += out->clock_ns - on_at_ns;
 		out->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += out->clock_ns - on_at_ns;
@@ -102,21 +120,32 @@ void flc_read_account_of(uint32_t slot_in_range, struct flc_account *out)
 void flc_account_difference(const struct flc_account *begin, const struct flc_account *end,
 			    struct flc_account *difference)
 {
+	const uint64_t *from = begin->vector_ns;
+	uint64_t inherited_from = begin->inherited_sync_ns, ran_ns = 0;
 	int i;
 
 	memset(difference, 0, sizeof(*difference));
 	difference->clock_ns = end->clock_ns - begin->clock_ns;
-	if (!begin->valid || !end->valid || begin->generation != end->generation)
+	if (!begin->valid || !end->valid || begin->generation != end->generation || end->lagging)
 		return;
+	if (begin->lagging) {
+		if (end->returned_at_ns <= begin->clock_ns)
+			return; /* nobody noticed meanwhile */
+		from = end->returned_vector_ns;
+		inherited_from = end->returned_inherited_sync_ns;
+		ran_ns = end->returned_at_ns - begin->clock_ns;
+	}
 	for (i = 0; i < FL_VECTOR_COUNT; i++) {
-		if (end->vector_ns[i] < begin->vector_ns[i]) {
+		if (end->vector_ns[i] < from[i]) {
 			memset(difference->vector_ns, 0, sizeof(difference->vector_ns));
 			return; /* totals only grow: this slot is broken */
 		}
-		difference->vector_ns[i] = end->vector_ns[i] - begin->vector_ns[i];
+		difference->vector_ns[i] = end->vector_ns[i] - from[i];
 	}
+	difference->vector_ns[FL_CAUSE_ONCPU] += ran_ns;
+	difference->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += ran_ns;
 	difference->syncs = end->syncs - begin->syncs;
-	difference->inherited_sync_ns = end->inherited_sync_ns - begin->inherited_sync_ns;
+	difference->inherited_sync_ns = end->inherited_sync_ns - inherited_from;
 	difference->generation = end->generation;
 	difference->valid = true;
 }

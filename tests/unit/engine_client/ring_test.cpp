@@ -302,6 +302,38 @@ TEST(Account, RunningTimeIsAddedAndDifferencesNeedOneGeneration) {
   EXPECT_EQ(difference.vector_ns[FL_CAUSE_FLUSH], 0U);
 }
 
+// The thread had come onto its CPU unseen (100 ns asleep before), began at 1000, and that was noticed at 1200.
+TEST(Account, ALaggingBeginIsPutRightByWhatWasNoticedLater) {
+  flc_account begin{};
+  flc_account end{};
+  flc_account difference;
+  begin.valid = end.valid = begin.lagging = true;
+  begin.generation = end.generation = 2;
+  begin.clock_ns = 1000;
+  end.clock_ns = 1700;
+  end.returned_at_ns = 1200;
+  end.returned_vector_ns[FL_CAUSE_IDLE] = end.vector_ns[FL_CAUSE_IDLE] = 100;
+  end.returned_vector_ns[FL_CAUSE_ONCPU] = end.vector_ns[FL_CAUSE_ONCPU] = 300;
+  end.returned_inherited_sync_ns = 40;
+  end.inherited_sync_ns = 90;
+  end.vector_ns[FL_CAUSE_FLUSH] = 500;
+  flc_account_difference(&begin, &end, &difference);
+  ASSERT_TRUE(difference.valid);
+  EXPECT_EQ(difference.vector_ns[FL_CAUSE_IDLE], 0U);
+  EXPECT_EQ(difference.vector_ns[FL_CAUSE_ONCPU], 200U);
+  EXPECT_EQ(difference.vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)], 200U);
+  EXPECT_EQ(difference.vector_ns[FL_CAUSE_FLUSH], 500U);
+  EXPECT_EQ(difference.inherited_sync_ns, 50U);
+
+  end.returned_at_ns = 900;  // noticed once, but before
+  flc_account_difference(&begin, &end, &difference);
+  EXPECT_FALSE(difference.valid);
+  end.returned_at_ns = 1200;
+  end.lagging = true;
+  flc_account_difference(&begin, &end, &difference);
+  EXPECT_FALSE(difference.valid) << "what happened since the last switch is not known";
+}
+
 TEST_F(Ring, TimeSinceTheSwitchInCountsAsOwnCpuTime) {
   attach({.ledger = true});
   ASSERT_NE(flc_thread_self(), nullptr);
