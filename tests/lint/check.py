@@ -25,7 +25,7 @@ LICENCES = {
 # Formats without comments, and texts that are compared byte by byte.
 NO_SPDX = re.compile(r"(^LICENSES/|^pg_extension/sql/|\.json$|/expected/|/golden/|\.(out|csv|txt\.golden|corpus)$|^\.gitignore$)")
 
-SOURCE = re.compile(r"\.(c|cc|cpp|h|hpp|py|sh|def)$")
+SOURCE = re.compile(r"\.(c|cc|cpp|h|hpp|pl|py|sh|def)$")
 LINES_MAX = 500
 # Files that may be longer, each with its own limit and why.
 LONGER = {}

@@ -221,7 +221,8 @@ class Postgresql(Server):
     def programs(self):
         return Path(f"/usr/lib/postgresql/{self.version}")
 
-    def prepare(self):
+    def stage(self):
+        """The server's library and extension folders with our files in them, to be mounted over its own."""
         stage = self.folder / "stage"
         stage.mkdir()
         link_tree(self.root / f"usr/lib/postgresql/{self.version}/lib", stage / "lib")
@@ -231,6 +232,9 @@ class Postgresql(Server):
             control = self.built("pg_extension", f"{self.version}/share/extension/flushlight.control")
             for path in sorted(control.parent.iterdir()):
                 add_file(path, stage / "extension")
+
+    def prepare(self):
+        self.stage()
         run(*self.in_namespaces("initdb", "-D", self.server_path("data"), "-A", "trust", "-U", self.administrator, "--no-sync",
                                 "--locale=C.UTF-8"), cwd="/", env=self.environment())
         settings = dict(self.settings, unix_socket_directories=str(self.server_path("run")))
@@ -260,6 +264,9 @@ class Postgresql(Server):
 
     def in_namespaces(self, program, *arguments):
         """The command that runs a program of the server's in its own namespaces, with our files mounted in place."""
+        return self.entering(self.inside / f"{self.programs()}/bin/{program}", *arguments)
+
+    def entering(self, *command):
         library = self.root / f"usr/lib/postgresql/{self.version}/lib"
         extension = self.root / f"usr/share/postgresql/{self.version}/extension"
         steps = ["set -e", "mount -t tmpfs -o mode=1777 shm /dev/shm",
@@ -267,7 +274,7 @@ class Postgresql(Server):
                  f"mount --bind {shlex.quote(str(self.folder / 'stage/extension'))} {shlex.quote(str(extension))}",
                  *self.more_mounts(), "exec \"$@\""]
         return ["unshare", "--mount", "--ipc", "--propagation", "private", "sh", "-c", "; ".join(steps), "sh",
-                *self.enter(), self.inside / f"{self.programs()}/bin/{program}", *arguments]
+                *self.enter(), *command]
 
     def more_mounts(self):
         return []
@@ -306,10 +313,13 @@ class Postgresql18(Postgresql):
     def server_path(self, what):
         return Path("/rig") / what
 
+    def binds(self):
+        """Folders that the server sees below /rig."""
+        return {"data": self.data, "run": self.socket, "daemon": self.daemon_folder}
+
     def more_mounts(self):
-        binds = {"data": self.data, "run": self.socket, "daemon": self.daemon_folder}
         steps = [f"mkdir -p {shlex.quote(str(self.root / 'rig'))}", f"mount -t tmpfs -o mode=755 rig {shlex.quote(str(self.root / 'rig'))}"]
-        for name, source in binds.items():
+        for name, source in self.binds().items():
             if source:
                 target = shlex.quote(str(self.root / "rig" / name))
                 steps += [f"mkdir {target}", f"mount --bind {shlex.quote(str(source))} {target}"]

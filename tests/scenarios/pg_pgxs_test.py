@@ -25,12 +25,21 @@ class Pgxs(unittest.TestCase):
         pg_config.write_text(f"#!/bin/sh\nLD_LIBRARY_PATH={root}/usr/lib/x86_64-linux-gnu {root}/usr/lib/postgresql/15/bin/pg_config \"$@\" "
                              f"| sed 's,^/usr,{root}/usr,'\n")
         pg_config.chmod(0o755)
-        for goal in ("all", "install"):
-            result = subprocess.run(["make", goal, f"PG_CONFIG={pg_config}", f"DESTDIR={folder}/installed", "COPT=-Werror"], text=True,
+
+        def make(*goals):
+            result = subprocess.run(["make", *goals, f"PG_CONFIG={pg_config}", f"DESTDIR={folder}/installed", "COPT=-Werror"], text=True,
                                     cwd=folder / "source/pg_extension", capture_output=True)
             self.assertEqual(result.returncode, 0, result.stdout[-2000:] + result.stderr[-2000:])
+            return result.stdout
+
+        make("all")
+        make("install")
         installed = sorted(path.name for path in (folder / "installed").rglob("*") if path.is_file())
         self.assertEqual(installed, ["flushlight--0.0--0.1.sql", "flushlight--0.0.sql", "flushlight--0.1.sql", "flushlight.control", "flushlight.so"])
+        # pg_tap_test.py and pg_regress_test.py run what this would run
+        would_run = make("-n", "installcheck")
+        self.assertRegex(would_run, r"prove .* t/\*\.pl")
+        self.assertRegex(would_run, r"pg_regress .* objects absent settings")
 
 
 if __name__ == "__main__":
