@@ -27,25 +27,34 @@ const volatile __u32 fl_preempt_known = 0;
 /*
  * block_io_start and block_io_done exist from 6.5 on (commit 5a80bd075f3b, "block: introduce
  * block_io_start/block_io_done tracepoints"). Before, the owner is known at block_getrq, which has only the bio:
- * the entry is kept under the bio's address until the request itself is seen (issue or completion). And a
- * completion has no end event: what is woken within fl_completing_ns on this CPU is taken for its own.
+ * the entry is kept under the bio's address until the request itself is seen (issue, merge or completion). And a
+ * completion has no end event. It ends with the next one in the same context, or with the context: irq_handler_exit,
+ * softirq_exit, and for a completion in a thread after fl_completing_ns (decision 0008).
  */
 const volatile __u32 fl_no_io_start = 0;
-const volatile __u64 fl_completing_ns = 0; /* 0: block_io_done tells */
+const volatile __u64 fl_completing_ns = 0;
 
-static __always_inline bool in_interrupt(struct task_struct *current)
+/* The context of this CPU; unknown where the counter is: then always a thread. */
+static __always_inline __u32 context_here(struct task_struct *current)
 {
 	__u32 count = 0;
 	__u64 rq = 0;
 
 	if (!fl_preempt_known)
-		return false;
+		return FL_CONTEXT_THREAD;
 	/* read, not dereferenced: the result is a number that the distance can be added to */
 	if (bpf_probe_read_kernel(&rq, sizeof(rq), &current->se.cfs_rq->rq))
-		return true;
+		return FL_CONTEXT_HARDIRQ;
 	if (bpf_probe_read_kernel(&count, sizeof(count), (void *)(rq + fl_preempt_distance)))
-		return true;
-	return count & (PREEMPT_HARDIRQ_MASK | PREEMPT_NMI_MASK | PREEMPT_SOFTIRQ_SERVING);
+		return FL_CONTEXT_HARDIRQ;
+	if (count & (PREEMPT_HARDIRQ_MASK | PREEMPT_NMI_MASK))
+		return FL_CONTEXT_HARDIRQ;
+	return count & PREEMPT_SOFTIRQ_SERVING ? FL_CONTEXT_SOFTIRQ : FL_CONTEXT_THREAD;
+}
+
+static __always_inline bool in_interrupt(struct task_struct *current)
+{
+	return context_here(current) != FL_CONTEXT_THREAD;
 }
 
 #endif

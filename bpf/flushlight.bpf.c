@@ -8,8 +8,8 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
-#include "compat.bpf.h"
 #include "maps.bpf.h"
+#include "compat.bpf.h"
 
 #include "slots.bpf.h"
 #include "account.bpf.h"

@@ -71,7 +71,13 @@ struct request_queue {
 	struct gendisk *disk;
 } CORE;
 
+struct block_device {
+	struct gendisk *bd_disk;
+} CORE;
+
 struct bio {
+	struct bio *bi_next;
+	struct block_device *bi_bdev;
 	unsigned int bi_opf;
 } CORE;
 
@@ -84,6 +90,7 @@ struct request {
 } CORE;
 
 struct work_struct;
+struct irqaction;
 struct pool_workqueue;
 struct inode;
 struct xfs_inode;

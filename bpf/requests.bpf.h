@@ -156,9 +156,8 @@ static __noinline __u32 device_search(__u32 number, __u32 home)
 	return FL_DEVICES;
 }
 
-static __always_inline __u32 device_index(struct request *rq)
+static __always_inline __u32 device_index(struct gendisk *disk)
 {
-	struct gendisk *disk = rq->q->disk;
 	struct fl_device *d;
 	__u32 number, home;
 
@@ -243,7 +242,7 @@ static __always_inline void request_begins(__u64 address, __u32 flags, __u32 dev
 SEC("tp_btf/block_io_start")
 int BPF_PROG(fl_io_start, struct request *rq)
 {
-	request_begins((__u64)rq, rq->cmd_flags, device_index(rq));
+	request_begins((__u64)rq, rq->cmd_flags, device_index(rq->q->disk));
 	return 0;
 }
 
@@ -251,23 +250,16 @@ int BPF_PROG(fl_io_start, struct request *rq)
 SEC("tp_btf/block_getrq")
 int BPF_PROG(fl_getrq, struct bio *bio)
 {
-	request_begins((__u64)bio, bio->bi_opf, FL_DEVICES);
+	request_begins((__u64)bio, bio->bi_opf, device_index(bio->bi_bdev->bd_disk));
 	return 0;
 }
 
-static __noinline struct fl_request *request_adopt(struct request *rq, __u32 *where)
+static __always_inline bool request_takes_over(__u64 address, struct fl_request *old)
 {
-	struct fl_request *old, *r;
-	__u64 bio = (__u64)rq->bio;
+	struct fl_request *r = request_claim(address);
 
-	if (!fl_no_io_start || !bio)
-		return 0;
-	old = request_find(bio, 0);
-	if (!old)
-		return 0;
-	r = request_claim((__u64)rq);
 	if (!r)
-		return 0;
+		return false;
 	r->start_ns = old->start_ns;
 	r->issue_ns = 0;
 	r->middle_ns = 0;
@@ -276,9 +268,33 @@ static __noinline struct fl_request *request_adopt(struct request *rq, __u32 *wh
 	r->slot = old->slot;
 	r->generation = old->generation;
 	r->wait = old->wait;
-	r->device = device_index(rq);
+	r->device = old->device;
 	old->address = 0;
-	return request_find((__u64)rq, where);
+	return true;
+}
+
+#define FL_FRONT_MERGES 4 /* bios put in front of a request's own, looked through */
+
+/* Seen for the first time: takes over what is known of its bio. */
+static __noinline struct fl_request *request_adopt(struct request *rq, __u32 *where)
+{
+	struct bio *bio = rq->bio;
+
+	for (int i = 0; i < FL_FRONT_MERGES && bio; i++) {
+		struct fl_request *old = request_find((__u64)bio, 0);
+
+		if (old)
+			return request_takes_over((__u64)rq, old) ? request_find((__u64)rq, where) : 0;
+		bio = bio->bi_next;
+	}
+	return 0;
+}
+
+static __always_inline struct fl_request *request_of(struct request *rq, __u32 *where)
+{
+	struct fl_request *r = request_find((__u64)rq, where);
+
+	return r || !fl_no_io_start ? r : request_adopt(rq, where);
 }
 
 /* The flush of the flush machinery is nobody's own, has no start event and no block_io_done: it is one request
@@ -288,7 +304,8 @@ static __noinline int flush_issued(struct request *rq, __u64 now)
 	struct fl_request *r = request_find((__u64)rq, 0);
 
 	if (!r)
-		r = request_open((__u64)rq, rq->cmd_flags, device_index(rq), now, FL_WAIT_NONE, 0, 0);
+		r = request_open((__u64)rq, rq->cmd_flags, device_index(rq->q->disk), now, FL_WAIT_NONE, 0,
+				 0);
 	if (r) {
 		r->start_ns = now;
 		r->issue_ns = now;
@@ -318,9 +335,7 @@ int BPF_PROG(fl_issue, struct request *rq)
 		flush_issued(rq, now);
 		return 0;
 	}
-	r = request_find((__u64)rq, 0);
-	if (!r && fl_no_io_start)
-		r = request_adopt(rq, 0);
+	r = request_of(rq, 0);
 	if (!r)
 		return 0;
 	if (!r->issue_ns) {
@@ -336,10 +351,52 @@ int BPF_PROG(fl_issue, struct request *rq)
 SEC("tp_btf/block_rq_requeue")
 int BPF_PROG(fl_requeue, struct request *rq)
 {
-	struct fl_request *r = request_find((__u64)rq, 0);
+	struct fl_request *r = request_of(rq, 0);
 
 	if (r && r->wait != FL_WAIT_NONE)
 		request_moves(r, FL_WAIT_QUEUE, bpf_ktime_get_ns());
+	return 0;
+}
+
+static __always_inline struct fl_completed *completed_in(struct fl_completing *cpu, __u32 context)
+{
+	return context == FL_CONTEXT_HARDIRQ ? &cpu->last[FL_CONTEXT_HARDIRQ] :
+	       context == FL_CONTEXT_SOFTIRQ ? &cpu->last[FL_CONTEXT_SOFTIRQ] :
+					       &cpu->last[FL_CONTEXT_THREAD];
+}
+
+/* Nobody will tell the end: the place may be taken again, until then its figures are read. */
+static __always_inline void completed_without_end(struct fl_completing *cpu, struct fl_request *r,
+						  __u32 where)
+{
+	struct fl_completed *last = completed_in(cpu, context_here(bpf_get_current_task_btf()));
+
+	last->request = where + 1;
+	last->tid = (__u32)bpf_get_current_pid_tgid();
+	last->end_ns = r->end_ns;
+	r->address = 0;
+}
+
+static __always_inline void context_ends(__u32 context)
+{
+	__u32 zero = 0;
+	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
+
+	if (cpu)
+		cpu->last[fl_preempt_known ? context : FL_CONTEXT_THREAD].request = 0;
+}
+
+SEC("tp_btf/irq_handler_exit")
+int BPF_PROG(fl_irq_exit, int irq, struct irqaction *action, int ret)
+{
+	context_ends(FL_CONTEXT_HARDIRQ);
+	return 0;
+}
+
+SEC("tp_btf/softirq_exit")
+int BPF_PROG(fl_softirq_exit, unsigned int vector)
+{
+	context_ends(FL_CONTEXT_SOFTIRQ);
 	return 0;
 }
 
@@ -356,11 +413,9 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 		flush_completed(rq, now);
 		return 0;
 	}
-	r = request_find((__u64)rq, &where);
+	r = request_of(rq, &where);
 	if (!cpu)
 		return 0;
-	if (!r && fl_no_io_start)
-		r = request_adopt(rq, &where);
 	if (!r) {
 		count(FL_COUNTER_REQUEST_UNKNOWN);
 		return 0;
@@ -380,17 +435,33 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 	r->last_wait = r->wait;
 	request_moves(r, FL_WAIT_NONE, now);
 	/* what is woken on this CPU from here to block_io_done waited for this request */
-	if (fl_completing_ns) {
-		/* nobody will tell the end: the place may be used again, its figures stay readable for a while */
-		r->address = 0;
-		cpu->request = where + 1;
-		cpu->until_ns = now + fl_completing_ns;
+	if (fl_no_io_start) {
+		completed_without_end(cpu, r, where);
 		return 0;
 	}
 	r->completer = (__u32)bpf_get_current_pid_tgid();
 	r->outer = cpu->request;
 	cpu->request = where + 1;
 	return 0;
+}
+
+/* Kernels before 6.5: the request that completes in this context now. */
+static __always_inline struct fl_request *request_completing_without_end(struct fl_completing *cpu)
+{
+	struct fl_completed *last;
+	struct fl_request *r;
+	__u32 context;
+
+	if (!cpu->last[0].request && !cpu->last[1].request && !cpu->last[2].request)
+		return 0;
+	context = context_here(bpf_get_current_task_btf());
+	last = completed_in(cpu, context);
+	if (!last->request || last->tid != (__u32)bpf_get_current_pid_tgid())
+		return 0;
+	if (context == FL_CONTEXT_THREAD && bpf_ktime_get_ns() - last->end_ns > fl_completing_ns)
+		return 0;
+	r = request_at(last->request - 1);
+	return r && r->end_ns == last->end_ns ? r : 0;
 }
 
 /* The request that completes on this CPU now, or NULL. */
@@ -400,10 +471,12 @@ static __always_inline struct fl_request *request_completing(void)
 	struct fl_completing *cpu = bpf_map_lookup_elem(&completing, &zero);
 	struct fl_request *r;
 
-	if (!cpu || !cpu->request)
+	if (!cpu)
 		return 0;
-	if (fl_completing_ns)
-		return bpf_ktime_get_ns() > cpu->until_ns ? 0 : request_at(cpu->request - 1);
+	if (fl_no_io_start)
+		return request_completing_without_end(cpu);
+	if (!cpu->request)
+		return 0;
 	r = request_at(cpu->request - 1);
 	if (!r)
 		return 0;
@@ -446,7 +519,7 @@ int BPF_PROG(fl_io_done, struct request *rq)
 SEC("tp_btf/block_rq_merge")
 int BPF_PROG(fl_merge, struct request *rq)
 {
-	struct fl_request *r = request_find((__u64)rq, 0);
+	struct fl_request *r = request_of(rq, 0);
 
 	if (!r)
 		return 0;

@@ -75,13 +75,13 @@ struct fl_scratch {
 	fl_u64 exec_ns;       /* the scheduler's own count of its time on a CPU, at the last switch-out */
 	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
 	fl_u32 request_generation; /* requests of an older one are forgotten: they change nothing any more */
-	fl_u8 rest_form;   /* enum fl_rest */
-	fl_u8 began;       /* this sleep ended by a beginning of work */
-	fl_u8 kind;        /* enum fl_thread_kind */
-	fl_u8 pooled;      /* slot came from the pool */
-	fl_u32 waker_slot; /* that explained the last sleep; 0: none */
-	fl_u32 device;     /* of the last own request */
-	fl_u8 rest_cause;  /* FL_REST_ONE: all of it */
+	fl_u8 rest_form;           /* enum fl_rest */
+	fl_u8 began;               /* this sleep ended by a beginning of work */
+	fl_u8 kind;                /* enum fl_thread_kind */
+	fl_u8 pooled;              /* slot came from the pool */
+	fl_u32 waker_slot;         /* that explained the last sleep; 0: none */
+	fl_u32 device;             /* of the last own request */
+	fl_u8 rest_cause;          /* FL_REST_ONE: all of it */
 	fl_u8 rest_path;
 	fl_u16 reserved16;
 
@@ -168,10 +168,25 @@ struct fl_work {
 	fl_u64 reserved;
 };
 
+/* What runs on a CPU, as far as the kernel tells: a thread, or an interrupt on top of one. */
+enum fl_context {
+	FL_CONTEXT_THREAD = 0,
+	FL_CONTEXT_SOFTIRQ = 1,
+	FL_CONTEXT_HARDIRQ = 2,
+	FL_CONTEXT_COUNT = 3,
+};
+
+/* On kernels without block_io_done: the request that completed last in a context that has not ended since. */
+struct fl_completed {
+	fl_u64 end_ns; /* of the request; its place may be taken again, then this differs */
+	fl_u32 request;
+	fl_u32 tid; /* of the current thread then */
+};
+
 struct fl_completing {
 	fl_u32 request; /* index + 1; 0: none */
 	fl_u32 reserved;
-	fl_u64 until_ns; /* kernels without block_io_done: no longer than this */
+	struct fl_completed last[FL_CONTEXT_COUNT];
 };
 
 struct fl_task {

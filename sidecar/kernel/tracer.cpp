@@ -6,7 +6,11 @@
 #include <sys/random.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdarg>
+#include <cstdio>
 #include <cstring>
+#include <string_view>
 
 #include "flushlight.skel.h"
 #include "sidecar/kernel/tracer_impl.h"
@@ -27,24 +31,32 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
 };
 
-// How long after block_rq_complete its sleepers are woken on the same CPU, where no event tells the end.
-constexpr uint64_t kCompletingNs = 20000;
+// Kernels before 6.5: how long after block_rq_complete in a thread its sleepers are woken by that thread. (In an
+// interrupt, where nearly all requests complete, the interrupt's end is the end.)
+constexpr uint64_t kCompletingNs = 100000;
 
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",   "fl_switch",   "fl_io_done",    "fl_complete",   "fl_merge",
-    "fl_requeue",  "fl_issue",    "fl_work_start", "fl_queue_work", "fl_ext4_sync",
-    "fl_xfs_sync", "fl_io_start", "fl_getrq",      "fl_fork",       "fl_rename",
+    "fl_waking",   "fl_switch",   "fl_io_done", "fl_irq_exit",   "fl_softirq_exit", "fl_complete",
+    "fl_merge",    "fl_requeue",  "fl_issue",   "fl_work_start", "fl_queue_work",   "fl_ext4_sync",
+    "fl_xfs_sync", "fl_io_start", "fl_getrq",   "fl_fork",       "fl_rename",
 };
 
-std::string libbpf_reason;  // the loader's last lines: what the verifier or the kernel said
+// What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.
+std::string libbpf_reason;
 int keep_reason(enum libbpf_print_level level, const char *format, va_list arguments) {
   if (level != LIBBPF_WARN) return 0;
-  char line[512];
-  std::vsnprintf(line, sizeof line, format, arguments);
-  libbpf_reason = line;
-  while (!libbpf_reason.empty() && libbpf_reason.back() == '\n') libbpf_reason.pop_back();
+  std::vector<char> text(1 << 16);
+  int length = std::vsnprintf(text.data(), text.size(), format, arguments);
+  std::string_view message(text.data(), std::min(static_cast<size_t>(std::max(length, 0)), text.size() - 1));
+  auto log_ends = message.rfind("\nprocessed ");
+  if (log_ends != std::string_view::npos) {  // the line before the verifier's own statistics
+    auto line = message.rfind('\n', log_ends - 1);
+    libbpf_reason += ": " + std::string(message.substr(line + 1, log_ends - line - 1));
+  } else if (libbpf_reason.empty()) {
+    libbpf_reason = message.substr(0, message.find('\n'));
+  }
   return 0;
 }
 
@@ -84,6 +96,7 @@ Tracer::Impl::~Impl() {
 
 Result<> Tracer::Impl::open() {
   libbpf_set_print(keep_reason);
+  libbpf_reason.clear();
   auto loaded = load_btf(options.btf_path);
   if (!loaded) return loaded.error();
   btf = std::move(*loaded);
@@ -104,13 +117,14 @@ Result<> Tracer::Impl::open() {
   constants_out->fl_preempt_known = constants->preempt_distance ? 1 : 0;
   constants_out->fl_preempt_distance = constants->preempt_distance.value_or(0);
 
-  // Kernels before 6.5 (compat.bpf.h): owner from the bio, end of a completion by time.
+  // Kernels before 6.5 (compat.bpf.h): owner from the bio, end of a completion from the interrupt's.
   bool has_io_start = tracepoint_arguments(btf.get(), "block_io_start").has_value() && !options.without_io_start;
   constants_out->fl_no_io_start = has_io_start ? 0 : 1;
   constants_out->fl_completing_ns = has_io_start ? 0 : kCompletingNs;
   bpf_program__set_autoload(skeleton->progs.fl_io_start, has_io_start);
   bpf_program__set_autoload(skeleton->progs.fl_io_done, has_io_start);
-  bpf_program__set_autoload(skeleton->progs.fl_getrq, !has_io_start);
+  for (bpf_program *before : {skeleton->progs.fl_getrq, skeleton->progs.fl_irq_exit, skeleton->progs.fl_softirq_exit})
+    bpf_program__set_autoload(before, !has_io_start);
 
   bpf_map__set_max_entries(skeleton->maps.ledger, options.ledger_slots);
   bpf_map__set_max_entries(skeleton->maps.states, options.ledger_slots);
