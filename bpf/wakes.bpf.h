@@ -360,9 +360,9 @@ static __noinline int explain_by_thread(struct fl_scratch *x, __u32 index, __u64
 
 		x->rest_ns[j] = value;
 		used += value;
-		if (j == FL_CAUSE_FLUSH || j == FL_CAUSE_WRITE || j == FL_CAUSE_READ || j == FL_CAUSE_QUEUE)
-			x->rest_sync_ns += value;
 	}
+	x->rest_sync_ns = x->rest_ns[FL_CAUSE_FLUSH] + x->rest_ns[FL_CAUSE_WRITE] +
+			  x->rest_ns[FL_CAUSE_READ] + x->rest_ns[FL_CAUSE_QUEUE];
 	for (int j = FL_CAUSE_COUNT; j < FL_VECTOR_COUNT; j++) {
 		__u64 value = scaled(x->part_ns[j], fraction);
 
