@@ -10,7 +10,6 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
-#include <string_view>
 
 #include "flushlight.skel.h"
 #include "sidecar/kernel/tracer_impl.h"
@@ -47,13 +46,17 @@ constexpr const char *kAttachOrder[] = {
 std::string libbpf_reason;
 int keep_reason(enum libbpf_print_level level, const char *format, va_list arguments) {
   if (level != LIBBPF_WARN) return 0;
-  std::vector<char> text(1 << 16);
-  int length = std::vsnprintf(text.data(), text.size(), format, arguments);
-  std::string_view message(text.data(), std::min(static_cast<size_t>(std::max(length, 0)), text.size() - 1));
+  va_list again;
+  va_copy(again, arguments);
+  int length = std::max(std::vsnprintf(nullptr, 0, format, again), 0);  // the verifier's log can have megabytes
+  va_end(again);
+  std::string message(static_cast<size_t>(length) + 1, '\0');
+  std::vsnprintf(message.data(), message.size(), format, arguments);
+  message.pop_back();
   auto log_ends = message.rfind("\nprocessed ");
-  if (log_ends != std::string_view::npos) {  // the line before the verifier's own statistics
+  if (log_ends != std::string::npos) {  // the line before the verifier's own statistics
     auto line = message.rfind('\n', log_ends - 1);
-    libbpf_reason += ": " + std::string(message.substr(line + 1, log_ends - line - 1));
+    libbpf_reason += ": " + message.substr(line + 1, log_ends - line - 1);
   } else if (libbpf_reason.empty()) {
     libbpf_reason = message.substr(0, message.find('\n'));
   }
