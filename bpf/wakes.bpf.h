@@ -116,6 +116,17 @@ static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timelin
 	return 0;
 }
 
+/* Out of line for its stack: the verifier of older kernels adds up what a chain of calls has. */
+static __noinline int explain_by_completion(struct fl_scratch *x, struct fl_request *r, __u64 now, __u64 rest)
+{
+	struct fl_timeline time = {};
+
+	if (!r)
+		return 0;
+	request_timeline(r, &time);
+	return explain_by_request(x, &time, now, rest, FL_PATH_SELF);
+}
+
 /*
  * In one ring: the newest snapshot not after `off` (low byte) and its successor, the oldest after it (next byte), as
  * places, or FL_SNAPSHOT_NONE. Places are in order of time from `position` backwards.
@@ -409,11 +420,8 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		return;
 	}
 	if (r) {
-		struct fl_timeline time = {};
-
 		count(FL_COUNTER_WAKE_REQUEST);
-		request_timeline(r, &time);
-		explain_by_request(x, &time, now, rest, FL_PATH_SELF);
+		explain_by_completion(x, r, now, rest);
 		return;
 	}
 	if (current->flags & PF_WQ_WORKER) {
