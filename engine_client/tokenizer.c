@@ -90,11 +90,31 @@ static bool skip_quoted(struct scanner *s, bool backslash)
 	return false;
 }
 
-static void skip_line(struct scanner *s)
+/*
+ * A comment to the end of its line. False: it stands in an executable comment and may end that too; whether the
+ * server runs the comment decides, so everything to the end of the query was skipped.
+ */
+static bool skip_line(struct scanner *s)
 {
-	const char *newline = memchr(s->at, '\n', (size_t)(s->end - s->at));
+	for (; s->at < s->end; s->at++) {
+		if (*s->at == '\n' || (*s->at == '\r' && s->ansi)) {
+			s->at++;
+			return true;
+		}
+		if (*s->at == '*' && s->executable && peek(s, 1) == '/') {
+			s->at = s->end;
+			return false;
+		}
+	}
+	return true;
+}
 
-	s->at = newline ? newline + 1 : s->end;
+/* MariaDB wants a space or control character after "--". */
+static bool ends_dashes(const struct scanner *s)
+{
+	unsigned char c = (unsigned char)peek(s, 2);
+
+	return s->ansi || c <= ' ' || c == 0x7f;
 }
 
 /* s->at is behind the opening mark. */
@@ -118,16 +138,13 @@ static void skip_comment(struct scanner *s)
 }
 
 /* True: a comment began (or an executable one began or ended) at s->at and was skipped. */
-static bool scan_comment(struct scanner *s)
+static bool scan_comment(struct scanner *s, struct writer *w)
 {
 	char c = *s->at, next = peek(s, 1);
 
-	if (c == '-' && next == '-' && (s->ansi || s->end - s->at == 2 || (unsigned char)s->at[2] <= ' ')) {
-		skip_line(s);
-		return true;
-	}
-	if (c == '#' && !s->ansi) {
-		skip_line(s);
+	if ((c == '-' && next == '-' && ends_dashes(s)) || (c == '#' && !s->ansi)) {
+		if (!skip_line(s))
+			write_literal(w, false);
 		return true;
 	}
 	if (c == '*' && next == '/' && s->executable) {
@@ -233,9 +250,37 @@ static bool is_prefix(const struct scanner *s, char c)
 	return c != '\0' && strchr(s->ansi ? "xXbBnNeE" : "xXbBnN", c) != NULL;
 }
 
+/* PostgreSQL: a string goes on, by the same rules, in quotes on a further line. True: s->at is at that quote. */
+static bool skip_to_continuation(struct scanner *s)
+{
+	struct scanner ahead = *s;
+	bool newline = false;
+
+	while (ahead.at < ahead.end) {
+		char c = *ahead.at;
+
+		if (c == '-' && peek(&ahead, 1) == '-') {
+			skip_line(&ahead);
+			newline = true;
+			continue;
+		}
+		if (c == '\'' && newline) {
+			s->at = ahead.at;
+			return true;
+		}
+		if (class_of(c) != CLASS_SPACE)
+			break;
+		newline |= c == '\n' || c == '\r';
+		ahead.at++;
+	}
+	return false;
+}
+
 static void scan_string(struct scanner *s, struct writer *w, bool backslash)
 {
-	skip_quoted(s, backslash);
+	do
+		skip_quoted(s, backslash);
+	while (s->ansi && skip_to_continuation(s));
 	write_literal(w, false);
 }
 
@@ -245,6 +290,20 @@ static void scan_quoted_identifier(struct scanner *s, struct writer *w, const ch
 		write_word(w, begin, (size_t)(s->at - begin));
 	else
 		write_literal(w, false);
+}
+
+/* Whether a backslash escapes in a string with this prefix. */
+static bool prefix_escapes(const struct scanner *s, char prefix)
+{
+	switch (prefix | 0x20) {
+	case 'e':
+		return true;
+	case 'b':
+	case 'x':
+		return s->backslash && !s->ansi;
+	default:
+		return s->backslash;
+	}
 }
 
 static void scan_word(struct scanner *s, struct writer *w)
@@ -258,7 +317,7 @@ static void scan_word(struct scanner *s, struct writer *w)
 		s->at++;
 	length = (size_t)(s->at - begin);
 	if (length == 1 && peek(s, 0) == '\'' && is_prefix(s, *begin)) {
-		scan_string(s, w, s->ansi ? (*begin | 0x20) == 'e' || s->backslash : s->backslash);
+		scan_string(s, w, prefix_escapes(s, *begin));
 		return;
 	}
 	if (s->ansi && length == 1 && (*begin | 0x20) == 'u' && peek(s, 0) == '&' &&
@@ -444,7 +503,7 @@ static void scan_token(struct scanner *s, struct writer *w)
 		scan_punctuation(s, w);
 		break;
 	case CLASS_OTHER:
-		if (!scan_comment(s))
+		if (!scan_comment(s, w))
 			scan_operator(s, w);
 		break;
 	}

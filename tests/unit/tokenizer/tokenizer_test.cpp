@@ -94,6 +94,29 @@ TEST(Tokenizer, Comments) {
         kMariaDb);
 }
 
+// Where a comment ends decides what is a string: each of these showed SECRET once.
+TEST(Tokenizer, CommentsThatEndElsewhere) {
+  check({{"/*!99999 -- */ select 'a\nSECRET b'", "?"},
+         {"/*!99999 # */ select 'a\nSECRET b'", "?"},
+         {"/*!50000 select 1 -- x\n */ + 'SECRET'", "SELECT ? + ?"},
+         {"select 1 --\x7f it's\n, 'SECRET b'", "SELECT ?, ..."}},
+        kMariaDb);
+  check({{"comment on table t is -- x\r'a\nSECRET b'", "comment ON TABLE t IS ?"}}, kPostgreSql);
+}
+
+// By PostgreSQL's rules a string goes on on a further line, and hexadecimal and bit strings know no escapes.
+TEST(Tokenizer, StringsThatEndElsewhere) {
+  check({{"select E'a'\n'b\\'SECRET c'", "SELECT ?"},
+         {"select e'a' -- it's\n  'b\\'SECRET c', 1", "SELECT ?, ..."},
+         {"select E'a' 'b\\' + c", "SELECT ? + c"},
+         {"select 'a'\n'b\\' || 'SECRET'", "SELECT ? || ?"}},
+        kPostgreSql);
+  constexpr flc_tokenizer_options kEscapes{.ansi_strings = true, .no_backslash_escapes = false, .ansi_quotes = false};
+  check({{"alter table t alter c set default b'\\' || 'SECRET'", "ALTER TABLE t ALTER c SET DEFAULT ? || ?"},
+         {"select n'a\\' SECRET'", "SELECT ?"}},
+        kEscapes);
+}
+
 TEST(Tokenizer, Lists) {
   check({{"select * from t where a in (1)", "SELECT * FROM t WHERE a IN (?)"},
          {"select * from t where a in (1,2)", "SELECT * FROM t WHERE a IN (...)"},
