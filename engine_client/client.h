@@ -119,6 +119,8 @@ bool flc_write_parts(struct flc_thread *thread, void *record, size_t record_byte
  * under pressure a text may be asked for again, never missed for good.
  */
 bool flc_text_wanted(struct flc_thread *thread, uint64_t queryid);
+/* The same question without taking it on: the next flc_text_wanted() of this thread says true too. */
+bool flc_text_lacking(struct flc_thread *thread, uint64_t queryid);
 /* False when the daemon takes digests only: flc_text_wanted() is then always false. */
 bool flc_texts_wanted(void);
 void flc_write_text(struct flc_thread *thread, uint64_t queryid, const char *text, size_t length,

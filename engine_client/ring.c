@@ -179,6 +179,18 @@ bool flc_text_wanted(struct flc_thread *thread, uint64_t queryid)
 	return wanted;
 }
 
+bool flc_text_lacking(struct flc_thread *thread, uint64_t queryid)
+{
+	struct flc_attachment *attachment;
+	bool lacking;
+
+	if (queryid == 0 || !flc_texts_wanted() || (attachment = flc_enter(thread)) == NULL)
+		return false;
+	lacking = !text_seen(text_set(&attachment->holds[thread->slot], queryid), queryid);
+	flc_leave(thread);
+	return lacking;
+}
+
 static void text_forget(struct flc_thread *thread, uint64_t queryid)
 {
 	struct flc_attachment *attachment = flc_enter(thread);

@@ -58,7 +58,8 @@ void set_state(const flc_thread *thread, uint32_t state);
 
 uint64_t rows_changed_of(const THD *thd);
 Statement &current_statement(Session &session);
-void name_statement(THD *thd, Statement &statement, flc_thread *thread, const char *query, size_t length);
+// `parsed`: the server has understood it, so what looks like a literal is one.
+void name_statement(THD *thd, Statement &statement, flc_thread *thread, const char *query, size_t length, bool parsed);
 void announce_session(THD *thd, Session &session, flc_thread *thread);
 void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
                       uint64_t now_ns);

@@ -33,7 +33,8 @@ struct Statement {
   uint32_t kind;  // fl_kind
   bool running;
   bool failed;
-  bool several;  // one of many in a packet: the next begins where this one ends
+  bool several;   // one of many in a packet: the next begins where this one ends
+  bool text_due;  // the daemon lacks its text, which must not be sent before the server has parsed it
 };
 
 // A commit between its first wrapped call and its durable end.

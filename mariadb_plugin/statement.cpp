@@ -5,8 +5,10 @@
 // answer, so a statement whose commit is still pending is written when that is durable. A packet of several
 // statements has one LOG and a STATUS for each.
 //
-// The query is normalised once, at LOG, and its text is sent at once where the daemon does not know it: no
-// copy is kept. Only where a packet may hold several statements it waits until the server has cut it.
+// The query is normalised once, at LOG, for its digest. Where the daemon does not know the text, it is normalised
+// again and sent once the server has parsed it: in a query that the server does not understand (an apostrophe that
+// nobody escaped) words are literals. Such queries have one row for all. Where a packet may hold several statements,
+// all waits until the server has cut it.
 //
 // Owner: the connection's own thread.
 #include "probe.h"
@@ -16,6 +18,17 @@ namespace {
 
 constexpr char kReplicated[] = "REPLICATION APPLY";  // row events have no text
 constexpr char kOtherEncoding[] = "STATEMENT IN AN UNSAFE CHARACTER SET";
+constexpr char kNotUnderstood[] = "STATEMENT WITH A SYNTAX ERROR";
+
+// Errors that end the parser.
+constexpr unsigned kParseErrors[] = {ER_PARSE_ERROR, ER_SYNTAX_ERROR, ER_UNKNOWN_CHARACTER_SET,
+                                     ER_INVALID_CHARACTER_STRING};
+
+bool is_understood(const mysql_event_general &event) {
+  for (const unsigned code : kParseErrors)
+    if (static_cast<unsigned>(event.general_error_code) == code) return false;
+  return true;
+}
 
 bool is_command(const mysql_event_general &event, const char *name) {
   return event.general_command && strncmp(event.general_command, name, strlen(name)) == 0;
@@ -41,7 +54,11 @@ void keep_ascii(char *text, size_t length) {
     if (static_cast<unsigned char>(text[i]) >= 0x80) text[i] = '?';
 }
 
-uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t length) {
+// May the text go out before the statement ends? Only a query of the client's own is not parsed yet at LOG.
+bool is_parsed(const THD *thd, const mysql_event_general &event) { return thd->spcont || !is_command(event, "Query"); }
+
+// *due: the daemon lacks the text. Without `send` it goes on lacking it.
+uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t length, bool send, bool *due) {
   const CHARSET_INFO *charset = thd->variables.character_set_client;
   flc_tokenizer_options options{};
   options.no_backslash_escapes = thd->variables.sql_mode & MODE_NO_BACKSLASH_ESCAPES;
@@ -57,7 +74,8 @@ uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t l
   size_t text_length = 0;
   bool truncated = false;
   const uint64_t queryid = flc_normalize(query, length, &options, text, sizeof text, &text_length, &truncated);
-  if (flc_text_wanted(thread, queryid)) {
+  *due = !send && flc_text_lacking(thread, queryid);
+  if (send && flc_text_wanted(thread, queryid)) {
     if (strncmp(charset->cs_name.str, "utf8", 4) != 0) keep_ascii(text, text_length);
     flc_write_text(thread, queryid, text, text_length, truncated);
   }
@@ -96,6 +114,7 @@ void start(Statement &statement, uint64_t now_ns, uint64_t rows) {
   statement.running = true;
   statement.failed = false;
   statement.several = false;
+  statement.text_due = false;
 }
 
 void go_idle(Session &session, flc_thread *thread) {
@@ -117,11 +136,12 @@ uint64_t rows_changed_of(const THD *thd) {
 
 Statement &current_statement(Session &session) { return session.statements[session.depth]; }
 
-void name_statement(THD *thd, Statement &statement, flc_thread *thread, const char *query, size_t length) {
-  if (statement.queryid && statement.query == query && statement.query_length == length) return;
+void name_statement(THD *thd, Statement &statement, flc_thread *thread, const char *query, size_t length, bool parsed) {
+  const bool known = statement.queryid && statement.query == query && statement.query_length == length;
+  if (known && !(statement.text_due && parsed)) return;
   statement.query = query;
   statement.query_length = length;
-  statement.queryid = normalize_for(thd, thread, query, length);
+  statement.queryid = normalize_for(thd, thread, query, length, parsed, &statement.text_due);
   flc_set_query(thread, statement.queryid);
 }
 
@@ -169,7 +189,7 @@ void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysq
   if (may_hold_several(thd, event.general_query, event.general_query_length))
     statement.several = true;
   else
-    name_statement(thd, statement, thread, event.general_query, event.general_query_length);
+    name_statement(thd, statement, thread, event.general_query, event.general_query_length, is_parsed(thd, event));
 }
 
 void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event, uint64_t now_ns) {
@@ -179,7 +199,10 @@ void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_
     return;
   }
   announce_session(thd, session, thread);
-  name_statement(thd, statement, thread, event.general_query, event.general_query_length);
+  if (is_understood(event))
+    name_statement(thd, statement, thread, event.general_query, event.general_query_length, true);
+  else
+    name_statement(thd, statement, thread, kNotUnderstood, sizeof kNotUnderstood - 1, true);
   statement.rows_changed = rows_changed_of(thd) - statement.rows_before;
   statement.failed = event.general_error_code != 0;
   statement.running = false;

@@ -150,8 +150,10 @@ int fill(THD *thd, TABLE *table, const View &view) {
   return status;
 }
 
-// FLUSH FLUSHLIGHT_STATEMENTS; the server has checked the RELOAD privilege.
+// FLUSH FLUSHLIGHT_STATEMENTS; the server has checked the RELOAD privilege. It is this server's affair: in the binary
+// log it would stop every replica that has no plugin.
 int reset_statements() {
+  if (THD *thd = current_thd) thd->lex->no_write_to_binlog = true;
   fl_command command{};
   command.code = FL_COMMAND_RESET;
   snprintf(command.instance, sizeof command.instance, "%s", attach_instance());

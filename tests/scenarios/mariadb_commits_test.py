@@ -287,6 +287,26 @@ class Cases:
         # a connection that dies between its commit and its answer has no event that ends its window
         check(0.99 * durable <= seen <= durable, f"KILL: {seen} of {durable} durable rows recorded")
 
+    def not_understood(self):
+        """What the server cannot parse is shown by nobody: an apostrophe that was not escaped turns literals into words."""
+        broken = ["INSERT INTO t(b) VALUES ('O'Secret', 'Secret Street')", "secret", "SELECT 1; SELECT 'O'Secret'; SELECT 2"]
+
+        def action():
+            for sql in broken:
+                try:
+                    self.app.query(sql)
+                    raise AssertionError(f"the server understood {sql!r}")
+                except SqlError:
+                    pass
+            self.app.query("SELECT 'new', COUNT(*) FROM t WHERE a > 5")
+
+        def more(rows):
+            texts = [row[2] or "" for row in rows.rows]
+            check(not [text for text in texts if "secret" in text.lower()], f"no literal in {texts}")
+            check(rows.total("calls", query="STATEMENT WITH A SYNTAX ERROR") == len(broken), "one row for all of them")
+            check("SELECT ?, COUNT(*) FROM t WHERE a > ?" in texts, "the text of what was understood is there")
+        self.run("syntax errors", action, 0, more)
+
     def sessions(self):
         with Session(self.library, self.server.socket, user="app") as session:
             session.query("USE mysql")
@@ -313,7 +333,7 @@ def main():
             server.sql("CREATE USER app@localhost; CREATE USER other@localhost; GRANT ALL ON *.* TO app@localhost; GRANT ALL ON *.* TO other@localhost")
             cases = Cases(library, server, "binlog" in variant)
             for name in ("text", "binary", "explicit", "autocommit_off", "nothing_durable", "implicit", "routines", "several",
-                         "text_prepared", "two_phase", "concurrent", "killed", "sessions"):
+                         "text_prepared", "two_phase", "concurrent", "killed", "not_understood", "sessions"):
                 if not arguments.case or name in arguments.case:
                     getattr(cases, name)()
             lost = server.value(f"SELECT SUM(lost) FROM {SCHEMA}HEALTH WHERE component = 'mariadb'")

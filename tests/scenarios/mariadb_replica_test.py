@@ -63,6 +63,14 @@ def applied(primary, replica, library, row_format, threads, tracing):
         check(share >= 0.9, f"{name}: causes known for {share:.2f} of them")
 
 
+def reset_stays_at_home(server, what):
+    """In the binary log FLUSH would stop every replica without the plugin, and on a replica be a transaction of its own."""
+    before = server.value("SELECT @@gtid_binlog_pos")
+    server.sql("FLUSH FLUSHLIGHT_STATEMENTS")
+    after = server.value("SELECT @@gtid_binlog_pos")
+    check(before == after, f"FLUSH on the {what} is not in its binary log: {before}, {after}")
+
+
 def semi_synchronous(primary, replica, library):
     replica.sql("STOP SLAVE; SET GLOBAL rpl_semi_sync_slave_enabled = ON; START SLAVE")
     primary.sql("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_COMMIT; SET GLOBAL rpl_semi_sync_master_timeout = 150; "
@@ -97,9 +105,10 @@ def main():
         replica.sql(f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {port}, MASTER_USER = 'r', MASTER_PASSWORD = 'r', "
                     "MASTER_USE_GTID = slave_pos; START SLAVE")
         primary.sql("CREATE DATABASE d; CREATE TABLE d.t(id BIGINT AUTO_INCREMENT PRIMARY KEY, a INT, b VARCHAR(200)) ENGINE=InnoDB")
-        for server in (primary, replica):
+        for server, what in ((primary, "primary"), (replica, "replica")):
             server.install(daemon.socket)
             wait_until(server.attached, 10, "the plugin to attach")
+            reset_stays_at_home(server, what)
         for row_format in ("ROW", "STATEMENT"):
             for threads in (0, 4):
                 applied(primary, replica, library, row_format, threads, arguments.tracing)

@@ -101,9 +101,11 @@ TEST_F(Ring, ATextIsWantedOnceAndAgainWhenItWasDropped) {
   attach({});
   flc_thread *thread = flc_thread_self();
   uint32_t ring = flc_thread_slot_in_range(thread);
-  EXPECT_TRUE(flc_text_wanted(thread, 42));
+  EXPECT_TRUE(flc_text_lacking(thread, 42));
+  EXPECT_TRUE(flc_text_wanted(thread, 42)) << "to ask whether it is lacking does not take it on";
   flc_write_text(thread, 42, "SELECT ?", 8, false);
   EXPECT_FALSE(flc_text_wanted(thread, 42));
+  EXPECT_FALSE(flc_text_lacking(thread, 42));
   EXPECT_FALSE(flc_text_wanted(thread, 0));
   auto records = daemon_->drain(ring);
   ASSERT_EQ(records.size(), 1U);
@@ -140,6 +142,7 @@ TEST_F(Ring, DigestsOnlyMeansNoText) {
   daemon_->control()->query_text = 0;
   EXPECT_FALSE(flc_texts_wanted());
   EXPECT_FALSE(flc_text_wanted(flc_thread_self(), 42));
+  EXPECT_FALSE(flc_text_lacking(flc_thread_self(), 42));
 }
 
 TEST_F(Ring, EveryTextIsSentEvenWhenTheTableOverflows) {
