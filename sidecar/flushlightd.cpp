@@ -15,7 +15,7 @@
 namespace flushlight {
 namespace {
 
-constexpr int kExitFailure = 1, kExitConfig = 2;
+constexpr int kExitFailure = 1;
 constexpr int kStepMs = 100;
 
 // A database connection each: as many descriptors as we may have.

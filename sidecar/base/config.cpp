@@ -19,6 +19,11 @@ Error bad_value(std::string_view value, std::string_view expected) {
 
 template <typename Number>
 Result<> set_number(std::string_view text, Number low, Number high, Number *out, int base = 10) {
+  const std::string_view given = text;
+  if (text.starts_with("0o")) {  // TOML's octal numbers
+    text.remove_prefix(2);
+    base = 8;
+  }
   Number number{};
   std::from_chars_result parsed{};
   if constexpr (std::is_floating_point_v<Number>)
@@ -26,7 +31,7 @@ Result<> set_number(std::string_view text, Number low, Number high, Number *out,
   else
     parsed = std::from_chars(text.data(), text.data() + text.size(), number, base);
   if (parsed.ec != std::errc{} || parsed.ptr != text.data() + text.size() || !(number >= low && number <= high))
-    return bad_value(text, fmt::format("a number from {} to {}", low, high));
+    return bad_value(given, fmt::format("a number from {} to {}", low, high));
   *out = number;
   return Ok{};
 }

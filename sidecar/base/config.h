@@ -76,6 +76,7 @@ struct CommandLine {
   std::vector<std::pair<std::string, std::string>> overrides;  // key, value
 };
 // Reads the daemon's command line; exits the process itself for --help and --version and on usage errors.
+inline constexpr int kExitConfig = 2;  // of the process: the configuration, or the command line, is wrong
 CommandLine parse_command_line(int argc, char **argv);
 
 // Defaults, then the file, then the flags.

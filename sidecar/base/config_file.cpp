@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <toml++/toml.h>
 
+#include <filesystem>
 #include <fstream>
 #include <sstream>
 
@@ -14,7 +15,10 @@ namespace {
 // A value as the text that the settings table reads; nothing for types that no setting has.
 std::optional<std::string> value_text(const toml::node &node) {
   if (const auto text = node.value<std::string>(); node.is_string()) return text;
-  if (const auto *number = node.as_integer()) return fmt::to_string(number->get());
+  if (const auto *number = node.as_integer()) {
+    const bool octal = (node.as_integer()->flags() & toml::value_flags::format_as_octal) != toml::value_flags::none;
+    return octal ? fmt::format("0o{:o}", number->get()) : fmt::to_string(number->get());
+  }
   if (const auto *number = node.as_floating_point()) return fmt::to_string(number->get());
   if (const auto *boolean = node.as_boolean()) return boolean->get() ? "on" : "off";
   const auto *list = node.as_array();
@@ -64,6 +68,7 @@ Result<> read_config_text(const std::string &text, const std::string &path, Conf
 }
 
 Result<> read_config_file(const std::string &path, Config *config) {
+  if (std::filesystem::is_directory(path)) return system_error(EISDIR, "reading the configuration " + path);
   std::ifstream file(path);
   if (!file) return system_error(errno, "opening the configuration " + path);
   std::ostringstream text;

@@ -20,7 +20,7 @@ CommandLine parse_command_line(int argc, char **argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError &error) {
-    std::exit(app.exit(error));
+    std::exit(app.exit(error) == 0 ? 0 : kExitConfig);
   }
   for (const auto &[setting, option] : options)
     if (option->count() > 0) result.overrides.emplace_back(setting->key, values[setting]);

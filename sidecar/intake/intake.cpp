@@ -122,8 +122,11 @@ const Instance *Intake::instance(uint32_t id) const {
   return found == by_id_.end() ? nullptr : found->second;
 }
 
-const Instance *Intake::superfluous_instance(const std::string &wanted) const {
-  if (instances_.size() < kInstancesMax || instances_.contains(wanted)) return nullptr;
+const Instance *Intake::superfluous_instance(const std::string &wanted, uid_t peer) const {
+  // What one user's server did is not for the next one that takes its name.
+  if (const Instance *held = instance(wanted))
+    return held->owner != peer && held->attached == 0 ? held : nullptr;
+  if (instances_.size() < kInstancesMax) return nullptr;
   const Instance *oldest = nullptr;
   for (const auto &[name, instance] : instances_)
     if (instance->attached == 0 && (oldest == nullptr || instance->detached_ns < oldest->detached_ns))

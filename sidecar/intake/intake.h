@@ -21,9 +21,9 @@ class Intake {
  public:
   Intake(const Clock &clock, SymbolTable &symbols, RecordSink &sink, IntakeLimits limits);
 
-  // The instance to forget before another can be named: the table is full, and this one has no process for longest.
-  // nullptr: there is room, or none can go.
-  [[nodiscard]] const Instance *superfluous_instance(const std::string &wanted) const;
+  // The instance to forget before `peer` can have the wanted name: it has that name, belongs to another user and has no
+  // process; or the table is full, and this one has no process for longest. nullptr: there is room, or none can go.
+  [[nodiscard]] const Instance *superfluous_instance(const std::string &wanted, uid_t peer) const;
   void forget(uint32_t instance);
   // The instance that a process names; refuses a name that another user's processes hold.
   Result<Instance *> find_or_add_instance(const fl_hello &hello, uid_t peer);

@@ -71,7 +71,7 @@ void Daemon::on_hello(Connection &connection, std::span<const std::byte> bytes) 
 }
 
 Result<> Daemon::welcome(Connection &connection, const fl_hello &hello) {
-  if (const Instance *old = intake_.superfluous_instance(field_text(hello.instance))) {
+  if (const Instance *old = intake_.superfluous_instance(field_text(hello.instance), connection.peer_uid)) {
     statistics_.reset({.instance = old->id});
     intake_.forget(old->id);
   }

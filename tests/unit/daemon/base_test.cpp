@@ -100,6 +100,23 @@ format = "json"
   EXPECT_TRUE(check_config(config));
 }
 
+TEST(ConfigFile, AnOctalNumberMeansWhatItSays) {
+  Config config;
+  for (const char *mode : {"\"0660\"", "0o660", "660"}) {
+    const auto result = read_config_text(std::string("[socket]\nmode = ") + mode + "\n", "f.toml", &config);
+    ASSERT_TRUE(result) << mode << ": " << result.error().text;
+    EXPECT_EQ(config.socket_mode, 0660u) << mode;
+  }
+  ASSERT_TRUE(read_config_text("[statistics]\nstatements_max = 0o1750\n", "f.toml", &config));
+  EXPECT_EQ(config.statements_max, 1000u);
+}
+
+TEST(ConfigFile, AFolderIsNoFile) {
+  Config config;
+  EXPECT_FALSE(read_config_file("/tmp", &config));
+  EXPECT_FALSE(read_config_file("/nonexistent", &config));
+}
+
 TEST(ConfigFile, ErrorsNameFileLineAndKey) {
   EXPECT_EQ(config_error("[socket]\n\nnope = 1\n"), "f.toml:3: there is no setting socket.nope");
   EXPECT_EQ(config_error("[rings]\ndata_bytes = 5000\n").find("f.toml:2: rings.data_bytes: '5000'"), 0u);

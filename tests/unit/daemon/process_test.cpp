@@ -222,7 +222,7 @@ TEST_F(Process, BadConfigurationIsRefusedWithItsLine) {
   const std::string config = folder_ + "/config.toml";
   std::ofstream(config) << "[rings]\ndata_bytes = 3\n";
   for (const std::vector<std::string> &arguments :
-       {std::vector<std::string>{"--config", config, "--check-config"}, {"--config", config}}) {
+       {std::vector<std::string>{"--config", config, "--check-config"}, {"--config", config}, {"--no-such-flag"}}) {
     int status = 0;
     waitpid(spawn(arguments), &status, 0);
     EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 2);
@@ -266,6 +266,35 @@ TEST_F(Process, AStrangerReadsHowToBeAllowed) {
   int status = 0;
   waitpid(other, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+// The name is free when its last process is gone. What that server did is not for whoever takes the name next.
+TEST_F(Process, ANameThatPassesToAnotherUserIsEmpty) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  start({"--allow-peers", "any"});
+  std::filesystem::permissions(folder_, std::filesystem::perms(0755));
+  configure_client();
+  ASSERT_TRUE(attach());
+  write_commit(1);
+  ASSERT_EQ(commits(), 1u);
+  flc_detach();
+  const pid_t other = fork();
+  if (other == 0) {
+    if (setuid(65534) != 0) _exit(1);
+    RawClient taker;
+    for (bool taken = false; !taken;) {  // until the daemon has seen the owner go
+      if (!taker.connect(socket_) || !taker.hello("process-test", 1)) _exit(2);
+      while (!(taken = taker.take_welcome()) && !taker.closed()) {
+      }
+    }
+    cli::Connection named = connection_;
+    named.instance = "process-test";
+    const auto table = cli::fetch_view(named, "statements");
+    _exit(!table ? 3 : table->rows.empty() ? 0 : 4);
+  }
+  int status = 0;
+  waitpid(other, &status, 0);
+  EXPECT_EQ(WEXITSTATUS(status), 0) << "4: it saw the other user's statements";
 }
 
 // Another user, in a process of its own: what it gets of what belongs to root.
