@@ -53,6 +53,7 @@ struct task_struct {
 	unsigned int flags;
 	struct sched_entity se;
 	unsigned in_iowait : 1;
+	unsigned long nvcsw;
 	int pid;
 	int tgid;
 	struct task_struct *real_parent;

@@ -126,7 +126,7 @@ struct fl_state {
 	struct fl_history past;
 };
 
-/* When a request did what; 0: not (yet). */
+/* When a request did what; 0: not (yet). A work item that a thread queued has end_ns (when it did) and worker_ns only. */
 struct fl_timeline {
 	fl_u64 start_ns;
 	fl_u64 issue_ns;
@@ -192,7 +192,8 @@ struct fl_completing {
 struct fl_task {
 	fl_u32 slot; /* 0: none (a worker that only acts for requests) */
 	fl_u32 kind;
-	fl_u64 acting; /* not 0: runs a work item that a completion queued */
+	fl_u64 acting; /* not 0: runs a work item that a completion or a traced thread queued */
+	fl_u64 sleeps_before; /* of the worker, when it took up that item */
 	struct fl_timeline acting_for;
 };
 

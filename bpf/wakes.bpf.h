@@ -61,7 +61,7 @@ static __always_inline void rest_other(struct fl_scratch *x, __u64 ns, __u32 cou
 static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timeline *t, __u64 now, __u64 rest,
 					 __u32 path)
 {
-	__u64 off, end, issue, queue, device, flush = 0, cpu = 0, lock = 0, total, fraction;
+	__u64 off, end, issue, queue = 0, device = 0, flush = 0, cpu = 0, lock = 0, total, fraction;
 	bool preflush;
 
 	if (!x || !t)
@@ -71,13 +71,15 @@ static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timelin
 	off = x->off_at_ns;
 	end = t->end_ns ? t->end_ns : now;
 	issue = t->issue_ns ? t->issue_ns : end;
-	/* before the request existed its bio did (or was held back) */
-	queue = overlap(off, now, 0, t->start_ns);
-	if (preflush)
-		flush = overlap(off, now, t->start_ns, issue);
-	else
-		queue += overlap(off, now, t->start_ns, issue);
-	device = overlap(off, now, issue, t->middle_ns ? t->middle_ns : end);
+	if (t->start_ns) {
+		/* before the request existed its bio did (or was held back) */
+		queue = overlap(off, now, 0, t->start_ns);
+		if (preflush)
+			flush = overlap(off, now, t->start_ns, issue);
+		else
+			queue += overlap(off, now, t->start_ns, issue);
+		device = overlap(off, now, issue, t->middle_ns ? t->middle_ns : end);
+	}
 	if (t->middle_ns)
 		flush += overlap(off, now, t->middle_ns, end);
 	if (t->worker_ns) {
@@ -398,6 +400,16 @@ static __always_inline bool was_idle(struct fl_scratch *x)
 	return (x->rest_ns[FL_CAUSE_IDLE] + x->rest_ns[FL_CAUSE_OTHER]) * 2 > x->rest_total_ns;
 }
 
+/* What a worker does for a thread explains a wait only while it does it: not when it slept meanwhile (for what, is not
+ * known), nor when an interrupt on top of it wakes. */
+static __always_inline bool acts_for(struct fl_task *worker, struct task_struct *current)
+{
+	if (!worker->acting)
+		return false;
+	return worker->acting_for.start_ns ||
+	       (worker->sleeps_before == current->nvcsw && !in_interrupt(current));
+}
+
 static __always_inline void explain_rest(struct fl_scratch *x, struct task_struct *sleeper, __u32 own_slot,
 					 __u64 now, __u64 rest)
 {
@@ -426,7 +438,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	}
 	if (current->flags & PF_WQ_WORKER) {
 		worker = task_of(current);
-		if (worker && worker->acting) {
+		if (worker && acts_for(worker, current)) {
 			count(FL_COUNTER_WAKE_WORKER);
 			explain_by_request(x, &worker->acting_for, now, rest, FL_PATH_JOURNAL);
 			return;

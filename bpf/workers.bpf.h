@@ -2,6 +2,7 @@
 /*
  * Work items that a completing request queued (ext4's unwritten-extent conversion, XFS's log completion): who
  * is woken by the worker waited for the request. Chains (a worker that queues more work) are followed.
+ * And those that a traced thread queued (XFS's push of its log): who is woken by the worker waited for that.
  */
 #ifndef FLUSHLIGHT_WORKERS_BPF_H
 #define FLUSHLIGHT_WORKERS_BPF_H
@@ -51,16 +52,17 @@ int BPF_PROG(fl_queue_work, int req_cpu, struct pool_workqueue *pwq, struct work
 			return 0;
 		request_timeline(r, &w->time);
 	} else {
+		struct fl_timeline plain = {};
+
 		current = bpf_get_current_task_btf();
-		if (!(current->flags & PF_WQ_WORKER))
-			return 0;
 		t = task_of(current);
-		if (!t || !t->acting)
+		if (!t || !(t->acting || t->slot))
 			return 0;
 		w = work_claim((__u64)work);
 		if (!w)
 			return 0;
-		w->time = t->acting_for;
+		plain.end_ns = t->slot ? bpf_ktime_get_ns() : 0;
+		w->time = t->slot ? plain : t->acting_for;
 	}
 	barrier();
 	w->address = (__u64)work;
@@ -86,6 +88,7 @@ int BPF_PROG(fl_work_start, struct work_struct *work)
 		t->acting_for = w->time;
 		t->acting_for.worker_ns = bpf_ktime_get_ns();
 		t->acting = 1;
+		t->sleeps_before = bpf_get_current_task_btf()->nvcsw;
 	} else {
 		count(FL_COUNTER_ENROL_FAILED);
 	}
