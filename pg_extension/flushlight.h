@@ -64,4 +64,7 @@ extern void fl_query_text(const char *source, int location, int length, uint64 q
 						  const JumbleState *jstate, int params);
 extern void fl_core_normalises(uint64 queryid);
 
+/* encoding.c */
+extern char *fl_convert(const char *text, int *length, int from, int to);
+
 #endif

@@ -95,10 +95,7 @@ set_name(SessionName *name, const char *text)
 	int length = strlen(text);
 
 	if (GetDatabaseEncoding() != PG_UTF8 && IsTransactionState())
-	{
-		utf8 = pg_server_to_any(text, length, PG_UTF8);
-		length = strlen(utf8);
-	}
+		utf8 = fl_convert(text, &length, GetDatabaseEncoding(), PG_UTF8);
 	length = pg_encoding_mbcliplen(PG_UTF8, utf8, length, FL_NAME_BYTES_MAX);
 	memcpy(name->text, utf8, length);
 	name->length = length;

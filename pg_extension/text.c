@@ -30,6 +30,7 @@ static void
 send_text(struct flc_thread *thread, uint64 queryid, const char *text, size_t length, bool truncated)
 {
 	char *utf8;
+	int bytes = length;
 
 	if (GetDatabaseEncoding() == PG_UTF8)
 	{
@@ -38,10 +39,9 @@ send_text(struct flc_thread *thread, uint64 queryid, const char *text, size_t le
 	}
 	if (!IsTransactionState())
 		return;
-	utf8 = pg_server_to_any(text, length, PG_UTF8);
-	flc_write_text(thread, queryid, utf8, utf8 == text ? length : strlen(utf8), truncated);
-	if (utf8 != text)
-		pfree(utf8);
+	utf8 = fl_convert(text, &bytes, GetDatabaseEncoding(), PG_UTF8);
+	flc_write_text(thread, queryid, utf8, bytes, truncated);
+	pfree(utf8);
 }
 
 /*

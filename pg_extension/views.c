@@ -35,20 +35,9 @@ cancel_asked(void)
 static Datum
 text_datum(const char *text, int length)
 {
-	char *copy = pnstrdup(text, length);
-	char *server = copy;
-	char *c;
+	char *server = fl_convert(text, &length, PG_UTF8, GetDatabaseEncoding());
 
-	length = strlen(copy);
-	if (!pg_verify_mbstr(PG_UTF8, copy, length, true))
-	{
-		for (c = copy; *c; c++)
-			if (IS_HIGHBIT_SET(*c))
-				*c = '?';
-	}
-	else if (GetDatabaseEncoding() != PG_UTF8)
-		server = pg_any_to_server(copy, length, PG_UTF8);
-	return PointerGetDatum(cstring_to_text(server));
+	return PointerGetDatum(cstring_to_text_with_len(server, length));
 }
 
 static TimestampTz

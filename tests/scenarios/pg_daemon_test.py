@@ -218,6 +218,25 @@ class Daemon(PostgresCase):
         rows = self.session().sql("SELECT * FROM flushlight.view_rows('health') AS (detail text)")
         self.assertEqual(rows, [["a?"]])
 
+    def test_no_encoding_ends_a_statement_or_a_view(self):
+        """What has no equal in UTF-8, or in the database's encoding, is shown as '?'; nothing fails because of it."""
+        db = self.session()
+        for name, encoding, byte in (("ascii", "SQL_ASCII", 252), ("win", "WIN1252", 129), ("latin", "LATIN1", 252)):
+            db.sql(f"DROP DATABASE IF EXISTS {name}", f"CREATE DATABASE {name} ENCODING {encoding} LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0")
+            answer = [rows_packet(text_cell("日本 a")), fake_daemon.end(rows=1)]
+            daemon = fake_daemon.FakeDaemon(self.socket, answers=answer).start()
+            try:
+                with self.server.psql(database=name) as other:
+                    other.sql("CREATE EXTENSION flushlight", "SET flushlight.track = 'all'",
+                              f"DO $$BEGIN EXECUTE format('SELECT 1 AS \"x%sy\"', chr({byte})); END$$",
+                              f"DO $$BEGIN EXECUTE format('CREATE TABLE \"x%sy\" (a int)', chr({byte})); END$$")
+                    texts = [record["text"] for record in daemon.take("text")]
+                    self.assertTrue([text for text in texts if text.startswith("CREATE TABLE ")], texts)
+                    rows = other.sql("SELECT * FROM flushlight.view_rows('health') AS (detail text)")
+                    self.assertEqual(rows, [["日本 a" if name == "ascii" else "?? a"]])
+            finally:
+                daemon.stop()
+
     def test_rights(self):
         daemon = self.fake()
         db = self.session()
