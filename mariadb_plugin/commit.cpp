@@ -141,7 +141,7 @@ void commit_begins(THD *thd, Session &session) {
   if (pool_used()) pool_enter(thread);
 
   Statement &statement = current_statement(session);
-  name_statement(thd, statement, thread, thd->query(), thd->query_length(), true);
+  name_statement(thd, session, statement, thread, thd->query(), thd->query_length(), true);
   window->queryid = statement.queryid;
   classify(thd, session, window);
 }

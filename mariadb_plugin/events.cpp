@@ -16,6 +16,7 @@ void on_log(THD *thd, const mysql_event_general &event) {
   flc_thread *thread = flc_active(now_ns) ? flc_thread_self() : nullptr;
   Session *session = session_make(thd);
   if (!session) return;
+  statement_prepared(thd, *session, event);
   if (!thread) {
     commits_dropped(*session, nullptr);
     session->statements[0].running = false;

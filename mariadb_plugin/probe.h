@@ -59,7 +59,9 @@ void set_state(const flc_thread *thread, uint32_t state);
 uint64_t rows_changed_of(const THD *thd);
 Statement &current_statement(Session &session);
 // `parsed`: the server has understood it, so what looks like a literal is one.
-void name_statement(THD *thd, Statement &statement, flc_thread *thread, const char *query, size_t length, bool parsed);
+void name_statement(THD *thd, Session &session, Statement &statement, flc_thread *thread, const char *query,
+                    size_t length, bool parsed);
+void statement_prepared(const THD *thd, Session &session, const mysql_event_general &event);
 void announce_session(THD *thd, Session &session, flc_thread *thread);
 void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event,
                       uint64_t now_ns);

@@ -34,6 +34,7 @@ struct Statement {
   bool running;
   bool failed;
   bool several;   // one of many in a packet: the next begins where this one ends
+  bool prepared;  // earlier, perhaps under another sql_mode
   bool text_due;  // the daemon lacks its text, which must not be sent before the server has parsed it
 };
 
@@ -80,6 +81,8 @@ struct Session {
   uint64_t announced_epoch;
   uint16_t database_length;
   char database[FL_NAME_BYTES_MAX];
+
+  uint8_t prepared_under;  // bits of quoting_rules() under which its statements were prepared, as far as we saw it
 
   Statement statements[kNestingMax];
   uint32_t depth;  // of the statement that runs; only statements[0] outside of routines

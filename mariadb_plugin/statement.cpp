@@ -18,6 +18,7 @@ namespace {
 
 constexpr char kReplicated[] = "REPLICATION APPLY";  // row events have no text
 constexpr char kOtherEncoding[] = "STATEMENT IN AN UNSAFE CHARACTER SET";
+constexpr char kOtherRules[] = "STATEMENT PREPARED UNDER ANOTHER SQL_MODE";
 constexpr char kNotUnderstood[] = "STATEMENT WITH A SYNTAX ERROR";
 
 // Errors that end the parser.
@@ -57,12 +58,42 @@ void keep_ascii(char *text, size_t length) {
 // May the text go out before the statement ends? Only a query of the client's own is not parsed yet at LOG.
 bool is_parsed(const THD *thd, const mysql_event_general &event) { return thd->spcont || !is_command(event, "Query"); }
 
-// *due: the daemon lacks the text. Without `send` it goes on lacking it.
-uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t length, bool send, bool *due) {
-  const CHARSET_INFO *charset = thd->variables.character_set_client;
+// What decides where a string ends, as a number below 4.
+unsigned quoting_rules(const THD *thd) {
+  return (thd->variables.sql_mode & MODE_NO_BACKSLASH_ESCAPES ? 1 : 0) |
+         (thd->variables.sql_mode & MODE_ANSI_QUOTES ? 2 : 0);
+}
+
+struct Normalized {
+  char text[FL_TEXT_BYTES_MAX];
+  size_t length = 0;
+  bool truncated = false;
+  uint64_t queryid = 0;
+};
+
+void normalize(const char *query, size_t length, unsigned rules, Normalized *to) {
   flc_tokenizer_options options{};
-  options.no_backslash_escapes = thd->variables.sql_mode & MODE_NO_BACKSLASH_ESCAPES;
-  options.ansi_quotes = thd->variables.sql_mode & MODE_ANSI_QUOTES;
+  options.no_backslash_escapes = rules & 1;
+  options.ansi_quotes = rules & 2;
+  to->queryid = flc_normalize(query, length, &options, to->text, sizeof to->text, &to->length, &to->truncated);
+}
+
+// False: under other rules of `possible` it has other literals.
+bool same_under_all(const char *query, size_t length, unsigned possible, uint64_t queryid) {
+  for (unsigned rules = 0; possible >> rules; rules++) {
+    Normalized other;
+    if (!(possible >> rules & 1)) continue;
+    normalize(query, length, rules, &other);
+    if (other.queryid != queryid) return false;
+  }
+  return true;
+}
+
+// *due: the daemon lacks the text. Without `send` it goes on lacking it. `possible`: bits of the rules under which the
+// server may have parsed it, besides those of now.
+uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t length, unsigned possible, bool send,
+                       bool *due) {
+  const CHARSET_INFO *charset = thd->variables.character_set_client;
   if (!query) {
     query = kReplicated;
     length = sizeof kReplicated - 1;
@@ -70,16 +101,17 @@ uint64_t normalize_for(THD *thd, flc_thread *thread, const char *query, size_t l
     query = kOtherEncoding;  // a byte of a character may look like a backslash: strings cannot be told
     length = sizeof kOtherEncoding - 1;
   }
-  char text[FL_TEXT_BYTES_MAX];
-  size_t text_length = 0;
-  bool truncated = false;
-  const uint64_t queryid = flc_normalize(query, length, &options, text, sizeof text, &text_length, &truncated);
-  *due = !send && flc_text_lacking(thread, queryid);
-  if (send && flc_text_wanted(thread, queryid)) {
-    if (strncmp(charset->cs_name.str, "utf8", 4) != 0) keep_ascii(text, text_length);
-    flc_write_text(thread, queryid, text, text_length, truncated);
+  const unsigned rules = quoting_rules(thd);
+  Normalized normalized;
+  normalize(query, length, rules, &normalized);
+  if (!same_under_all(query, length, possible & ~(1u << rules), normalized.queryid))
+    normalize(kOtherRules, sizeof kOtherRules - 1, rules, &normalized);
+  *due = !send && flc_text_lacking(thread, normalized.queryid);
+  if (send && flc_text_wanted(thread, normalized.queryid)) {
+    if (strncmp(charset->cs_name.str, "utf8", 4) != 0) keep_ascii(normalized.text, normalized.length);
+    flc_write_text(thread, normalized.queryid, normalized.text, normalized.length, normalized.truncated);
   }
-  return queryid;
+  return normalized.queryid;
 }
 
 uint16_t name_length(size_t length) { return static_cast<uint16_t>(std::min<size_t>(length, FL_NAME_BYTES_MAX)); }
@@ -115,6 +147,7 @@ void start(Statement &statement, uint64_t now_ns, uint64_t rows) {
   statement.failed = false;
   statement.several = false;
   statement.text_due = false;
+  statement.prepared = false;
 }
 
 void go_idle(Session &session, flc_thread *thread) {
@@ -136,12 +169,18 @@ uint64_t rows_changed_of(const THD *thd) {
 
 Statement &current_statement(Session &session) { return session.statements[session.depth]; }
 
-void name_statement(THD *thd, Statement &statement, flc_thread *thread, const char *query, size_t length, bool parsed) {
+void statement_prepared(const THD *thd, Session &session, const mysql_event_general &event) {
+  if (is_command(event, "Prepare")) session.prepared_under |= static_cast<uint8_t>(1u << quoting_rules(thd));
+}
+
+void name_statement(THD *thd, Session &session, Statement &statement, flc_thread *thread, const char *query,
+                    size_t length, bool parsed) {
   const bool known = statement.queryid && statement.query == query && statement.query_length == length;
   if (known && !(statement.text_due && parsed)) return;
   statement.query = query;
   statement.query_length = length;
-  statement.queryid = normalize_for(thd, thread, query, length, parsed, &statement.text_due);
+  const unsigned possible = statement.prepared ? session.prepared_under : 0;
+  statement.queryid = normalize_for(thd, thread, query, length, possible, parsed, &statement.text_due);
   flc_set_query(thread, statement.queryid);
 }
 
@@ -186,10 +225,12 @@ void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysq
   set_state(thread, kStateWorking);
   announce_session(thd, session, thread);
   if (pool_used()) flc_set_session(thread, session.id);
+  statement.prepared = is_command(event, "Execute") || is_command(event, "Bulk_execute");
   if (may_hold_several(thd, event.general_query, event.general_query_length))
     statement.several = true;
   else
-    name_statement(thd, statement, thread, event.general_query, event.general_query_length, is_parsed(thd, event));
+    name_statement(thd, session, statement, thread, event.general_query, event.general_query_length,
+                   is_parsed(thd, event));
 }
 
 void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_event_general &event, uint64_t now_ns) {
@@ -200,9 +241,9 @@ void statement_ends(THD *thd, Session &session, flc_thread *thread, const mysql_
   }
   announce_session(thd, session, thread);
   if (is_understood(event))
-    name_statement(thd, statement, thread, event.general_query, event.general_query_length, true);
+    name_statement(thd, session, statement, thread, event.general_query, event.general_query_length, true);
   else
-    name_statement(thd, statement, thread, kNotUnderstood, sizeof kNotUnderstood - 1, true);
+    name_statement(thd, session, statement, thread, kNotUnderstood, sizeof kNotUnderstood - 1, true);
   statement.rows_changed = rows_changed_of(thd) - statement.rows_before;
   statement.failed = event.general_error_code != 0;
   statement.running = false;

@@ -124,8 +124,7 @@ const Instance *Intake::instance(uint32_t id) const {
 
 const Instance *Intake::superfluous_instance(const std::string &wanted, uid_t peer) const {
   // What one user's server did is not for the next one that takes its name.
-  if (const Instance *held = instance(wanted))
-    return held->owner != peer && held->attached == 0 ? held : nullptr;
+  if (const Instance *held = instance(wanted)) return held->owner != peer && held->attached == 0 ? held : nullptr;
   if (instances_.size() < kInstancesMax) return nullptr;
   const Instance *oldest = nullptr;
   for (const auto &[name, instance] : instances_)

@@ -307,6 +307,21 @@ class Cases:
             check("SELECT ?, COUNT(*) FROM t WHERE a > ?" in texts, "the text of what was understood is there")
         self.run("syntax errors", action, 0, more)
 
+    def prepared_under_other_rules(self):
+        def action():
+            self.app.query("SET sql_mode = ''")
+            executes = [self.app.prepare(sql) for sql in ("SELECT 'it\\'s secret '", 'SELECT "secret"', "SELECT 'plain'")]
+            self.app.query("SET sql_mode = 'NO_BACKSLASH_ESCAPES,ANSI_QUOTES'")
+            for execute in executes:
+                execute()
+            self.app.query("SET sql_mode = ''")
+
+        def more(rows):
+            texts = [row[2] or "" for row in rows.rows]
+            check(not [text for text in texts if "secret" in text], f"no literal in {texts}")
+            check("STATEMENT PREPARED UNDER ANOTHER SQL_MODE" in texts and "SELECT ?" in texts, "and the reason, where it matters only")
+        self.run("prepared under another sql_mode", action, 0, more)
+
     def sessions(self):
         with Session(self.library, self.server.socket, user="app") as session:
             session.query("USE mysql")
@@ -333,7 +348,8 @@ def main():
             server.sql("CREATE USER app@localhost; CREATE USER other@localhost; GRANT ALL ON *.* TO app@localhost; GRANT ALL ON *.* TO other@localhost")
             cases = Cases(library, server, "binlog" in variant)
             for name in ("text", "binary", "explicit", "autocommit_off", "nothing_durable", "implicit", "routines", "several",
-                         "text_prepared", "two_phase", "concurrent", "killed", "not_understood", "sessions"):
+                         "text_prepared", "two_phase", "concurrent", "killed", "not_understood",
+                         "prepared_under_other_rules", "sessions"):
                 if not arguments.case or name in arguments.case:
                     getattr(cases, name)()
             lost = server.value(f"SELECT SUM(lost) FROM {SCHEMA}HEALTH WHERE component = 'mariadb'")
