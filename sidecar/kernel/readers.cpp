@@ -42,17 +42,18 @@ bool read_slot(const fl_slot &slot, fl_slot &copy) {
 
 std::vector<ProgramCost> Tracer::costs() const {
   std::vector<ProgramCost> result;
-  uint64_t sampled = impl_->sampled_ns;
-  if (impl_->stats_fd >= 0)
-    sampled +=
-        static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now() - impl_->stats_since).count());
+  const RunStats &stats = impl_->run_stats;
+  const uint64_t sampled = stats.sampled_ns(steady_ns());
+  size_t number = 0;
   bpf_program *program;
   bpf_object__for_each_program(program, impl_->skeleton->obj) {
     if (!bpf_program__autoload(program)) continue;
     bpf_prog_info info{};
     uint32_t size = sizeof info;
+    const size_t at = number++;
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) != 0) continue;
-    result.push_back({bpf_program__name(program), info.run_cnt, info.run_time_ns, sampled, info.recursion_misses});
+    result.push_back({bpf_program__name(program), info.run_cnt, stats.measured_ns(at, info.run_time_ns), sampled,
+                      info.recursion_misses});
   }
   return result;
 }

@@ -10,6 +10,7 @@
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
+#include <fstream>
 
 #include "flushlight.skel.h"
 #include "sidecar/kernel/tracer_impl.h"
@@ -83,7 +84,17 @@ void unmap(Mapped<T> &mapped) {
   mapped = {};
 }
 
+// For good, by the administrator.
+bool statistics_are_on() {
+  std::ifstream file("/proc/sys/kernel/bpf_stats_enabled");
+  return file.get() == '1';
+}
+
 }  // namespace
+
+uint64_t steady_ns() {
+  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+}
 
 Tracer::Impl::~Impl() {
   detach();
@@ -248,22 +259,41 @@ void Tracer::Impl::scan_processes() {
   }
 }
 
+// One value for each loaded program, in the skeleton's order.
+RunStats::Counters Tracer::Impl::run_times() const {
+  RunStats::Counters times;
+  bpf_program *program;
+  bpf_object__for_each_program(program, skeleton->obj) {
+    if (!bpf_program__autoload(program)) continue;
+    bpf_prog_info info{};
+    uint32_t size = sizeof info;
+    const bool read = bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &size) == 0;
+    times.push_back(read ? info.run_time_ns : 0);
+  }
+  return times;
+}
+
 void Tracer::Impl::sample_costs() {
-  using namespace std::chrono_literals;
-  auto now = std::chrono::steady_clock::now();
-  if (stats_fd >= 0) {
-    if (!measure_always && now - stats_since >= 1s) {
-      close(stats_fd);
-      stats_fd = -1;
-      sampled_ns += static_cast<uint64_t>(std::chrono::nanoseconds(now - stats_since).count());
-      stats_next = now + 19s;
-    }
+  constexpr uint64_t kSecondNs = 1'000'000'000, kPauseNs = 19 * kSecondNs;
+  const uint64_t now_ns = steady_ns();
+  if (run_stats.is_open()) {
+    const bool counted = stats_fd >= 0 || statistics_are_on();
+    if (counted && (measure_always || now_ns - run_stats.begun_ns() < kSecondNs)) return;
+    if (counted)
+      run_stats.end(now_ns, run_times());
+    else
+      run_stats.drop();
+    if (stats_fd >= 0) close(stats_fd);
+    stats_fd = -1;
+    stats_next_ns = now_ns + kPauseNs;
     return;
   }
-  if (!measure_always && now < stats_next) return;
-  stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);  // needs CAP_SYS_ADMIN; without it the cost is unknown
-  stats_since = now;
-  if (stats_fd < 0) stats_next = now + std::chrono::hours(24);
+  if (!measure_always && now_ns < stats_next_ns) return;
+  stats_fd = bpf_enable_stats(BPF_STATS_RUN_TIME);  // needs CAP_SYS_ADMIN
+  if (stats_fd >= 0 || statistics_are_on())
+    run_stats.begin(now_ns, run_times());
+  else
+    stats_next_ns = now_ns + kPauseNs;  // the cost is unknown
 }
 
 Tracer::Tracer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}

@@ -11,11 +11,14 @@
 #include "bpf/shared.h"
 #include "sidecar/kernel/btf.h"
 #include "sidecar/kernel/leases.h"
+#include "sidecar/kernel/run_stats.h"
 #include "sidecar/kernel/tracer.h"
 
 struct flushlight_bpf;
 
 namespace flushlight::kernel {
+
+uint64_t steady_ns();
 
 // A map of the kernel side, mapped into the daemon. Read-only where the map is frozen.
 template <typename T>
@@ -45,9 +48,8 @@ struct Tracer::Impl {
   int enrol_link = -1;
   int stats_fd = -1;
   bool measure_always = false;
-  std::chrono::steady_clock::time_point stats_since{};
-  std::chrono::steady_clock::time_point stats_next{};
-  uint64_t sampled_ns = 0;
+  uint64_t stats_next_ns = 0;
+  RunStats run_stats;
 
   Result<> open();
   Result<> map_all();
@@ -57,6 +59,7 @@ struct Tracer::Impl {
   void fill_pool();
   void scan_processes();
   void enrol_existing();
+  RunStats::Counters run_times() const;
   void sample_costs();
 };
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <random>
 
+#include "sidecar/kernel/run_stats.h"
 #include "sidecar/stats/statistics.h"
 
 namespace flushlight::test {
@@ -249,6 +250,27 @@ TEST(SlowCommits, AStormOfThousandsStaysBounded) {
   slow.for_each([&](const SlowCommit &) { kept++; });
   EXPECT_LE(kept, SlowCommits::kSecondMax);
   EXPECT_EQ(slow.suppressed() + kept, 50'000u);
+}
+
+// Somebody else's statistics (or kernel.bpf_stats_enabled) run between our windows: 20 times the cost was shown.
+TEST(RunStats, OnlyWindowsOfItsOwnCount) {
+  kernel::RunStats stats;
+  EXPECT_EQ(stats.sampled_ns(50), 0u);
+  EXPECT_EQ(stats.measured_ns(0, 1000), 0u) << "no window yet";
+  stats.begin(100, {1000, 5});
+  EXPECT_EQ(stats.sampled_ns(150), 50u);
+  EXPECT_EQ(stats.measured_ns(0, 1007), 7u);
+  stats.end(200, {1010, 6});
+  EXPECT_EQ(stats.measured_ns(0, 999'999), 10u) << "counted between windows";
+  EXPECT_EQ(stats.sampled_ns(5000), 100u);
+  stats.begin(5000, {1'000'000, 6});
+  stats.drop();
+  EXPECT_EQ(stats.sampled_ns(6000), 100u);
+  stats.begin(7000, {2'000'000, 6});
+  stats.end(7100, {2'000'003, 8});
+  EXPECT_EQ(stats.sampled_ns(9000), 200u);
+  EXPECT_EQ(stats.measured_ns(0, 0), 13u);
+  EXPECT_EQ(stats.measured_ns(1, 0), 3u);
 }
 
 }  // namespace
