@@ -33,6 +33,11 @@ size_t sequence_bytes(std::string_view bytes) {
   return 0;
 }
 
+// C0, DEL and C1: terminals obey them.
+bool is_control(uint8_t first, uint8_t second) {
+  return first < 0x20 || first == 0x7f || (first == 0xc2 && second < 0xa0);
+}
+
 }  // namespace
 
 std::string sanitize_utf8(std::string_view bytes, size_t max_bytes) {
@@ -45,7 +50,7 @@ std::string sanitize_utf8(std::string_view bytes, size_t max_bytes) {
     const auto first = static_cast<uint8_t>(bytes[0]);
     if (count == 0)
       text += '?';
-    else if (count == 1 && (first < 0x20 || first == 0x7f))
+    else if (count <= 2 && is_control(first, count == 2 ? static_cast<uint8_t>(bytes[1]) : 0))
       text += ' ';
     else
       text.append(bytes.substr(0, count));

@@ -122,6 +122,16 @@ Result<ViewTable> fetch_view(const Connection &connection, std::string_view view
   return table;
 }
 
+Result<> check_instance(const Connection &connection) {
+  if (connection.instance.empty()) return Ok{};
+  const auto table = fetch_view(connection, "statements_info");
+  if (!table) return table.error();
+  if (table->rows.empty())
+    return Error{0, fmt::format("no server named '{}' is known to flushlightd: `flushlight status` shows their names",
+                                connection.instance)};
+  return Ok{};
+}
+
 Result<> run_command(const Connection &connection, fl_command command) {
   fill_field(command.instance, connection.instance);
   char error[kErrorBytes] = "";

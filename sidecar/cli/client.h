@@ -38,6 +38,8 @@ class ViewTable {
 };
 
 Result<ViewTable> fetch_view(const Connection &connection, std::string_view view);
+// An instance that nobody has heard of is a mistake of the one who asks: rows of it would just be empty.
+Result<> check_instance(const Connection &connection);
 Result<> run_command(const Connection &connection, fl_command command);
 
 std::string utc_text(int64_t unix_ns);  // 2026-01-31T12:00:00.123Z

@@ -12,7 +12,9 @@ namespace flushlight::cli {
 namespace {
 
 int command(const Connection &connection, const fl_command &message, const char *done) {
-  if (const auto result = run_command(connection, message); !result) {
+  auto result = check_instance(connection);
+  if (result) result = run_command(connection, message);
+  if (!result) {
     std::fprintf(stderr, "flushlight: %s\n", result.error().text.c_str());
     return kExitFailed;
   }

@@ -170,6 +170,7 @@ int fail(const Error &error) {
 }  // namespace
 
 int report(const ReportOptions &options) {
+  if (const auto known = check_instance(options.connection); !known) return fail(known.error());
   const std::string_view statements_view = options.recent ? "statements_recent" : "statements";
   std::vector<ViewTable> tables;
   for (const std::string_view view :
@@ -198,6 +199,7 @@ int status(const Connection &connection, bool json) {
     (void)fail(health.error());
     return kExitUnreachable;
   }
+  if (const auto known = check_instance(connection); !known) return fail(known.error());
   bool all_good = true;
   for (size_t row = 0; row < health->rows.size(); row++) all_good &= health->text(row, "state") == "ok";
   if (json)

@@ -26,6 +26,11 @@ TEST(Text, OnlyValidUtf8Passes) {
   EXPECT_EQ(sanitize_utf8("\xed\xa0\x80", 100), "???") << "surrogate";
   EXPECT_EQ(sanitize_utf8(std::string_view("a\0b\n\x7f", 5), 100), "a b  ");
   EXPECT_EQ(sanitize_utf8("\xe2\x82", 100), "??") << "cut off";
+  EXPECT_EQ(sanitize_utf8("\xc2\x9b"
+                          "31m\xc2\xa0",
+                          100),
+            " 31m\xc2\xa0")
+      << "controls beyond ASCII";
 }
 
 TEST(Text, CutsAtACharacterBorder) {

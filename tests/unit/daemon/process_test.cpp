@@ -19,6 +19,8 @@
 #include "raw_client.h"
 #include "sidecar/cli/client.h"
 #include "sidecar/cli/doctor.h"
+#include "sidecar/cli/exit_codes.h"
+#include "sidecar/cli/report.h"
 
 namespace flushlight::test {
 namespace {
@@ -345,6 +347,18 @@ TEST_F(Process, RightsOfAnotherUser) {
   waitpid(other, &status, 0);
   EXPECT_EQ(WEXITSTATUS(status), 0);
   EXPECT_EQ(commits(), 1u) << "nothing of root's was touched";
+}
+
+TEST_F(Process, AnUnknownInstanceIsAMistake) {
+  start();
+  configure_client();
+  ASSERT_TRUE(attach());
+  EXPECT_TRUE(cli::check_instance(connection_));
+  connection_.instance = "process-test";
+  EXPECT_TRUE(cli::check_instance(connection_));
+  connection_.instance = "process-tset";
+  EXPECT_FALSE(cli::check_instance(connection_));
+  EXPECT_EQ(cli::status(connection_, true), cli::kExitFailed);
 }
 
 TEST_F(Process, WithoutADaemonTheCommandLineNamesTheRemedy) {
