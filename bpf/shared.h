@@ -192,7 +192,7 @@ struct fl_completing {
 struct fl_task {
 	fl_u32 slot; /* 0: none (a worker that only acts for requests) */
 	fl_u32 kind;
-	fl_u64 acting; /* not 0: runs a work item that a completion or a traced thread queued */
+	fl_u64 acting;        /* not 0: runs a work item that a completion or a traced thread queued */
 	fl_u64 sleeps_before; /* of the worker, when it took up that item */
 	struct fl_timeline acting_for;
 };

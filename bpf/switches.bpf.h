@@ -84,7 +84,8 @@ static __always_inline void switch_out(struct task_struct *task, struct fl_threa
 	x->off_at_ns = now; /* last: from here a waker settles the sleep */
 }
 
-static __noinline int snapshot_into(struct fl_history *past, struct fl_slot *slot, __u32 r, __u64 off, __u64 now)
+static __noinline int snapshot_into(struct fl_history *past, struct fl_slot *slot, __u32 r, __u64 off,
+				    __u64 now)
 {
 	struct fl_snapshot *s;
 	__u32 at;
