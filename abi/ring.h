@@ -46,7 +46,8 @@ struct fl_ring_head {
 	fl_u64 window_begin_ns; /* commit in progress since; 0: none */
 	fl_u64 session_id;      /* the session that this thread works for now; 0: none */
 	fl_u64 queryid;         /* its current statement; 0: none or unknown */
-	fl_u64 reserved0[10];
+	fl_u64 commits_missed;  /* durable commits of sessions that were not observed: no daemon, or no free slot */
+	fl_u64 reserved0[9];
 	/* consumer's side */
 	fl_u64 tail; /* release store by the daemon */
 	fl_u64 reserved1[15];

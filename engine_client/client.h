@@ -108,6 +108,12 @@ void flc_set_query(struct flc_thread *thread, uint64_t queryid);
 void flc_set_window(struct flc_thread *thread, uint64_t begin_ns);
 void flc_count_commit(struct flc_thread *thread);
 
+/*
+ * A durable commit of a session that is not observed now: no daemon answers, or no slot is free. The next
+ * flc_count_commit() of any thread of the process tells the daemon (fl_ring_head.commits_missed).
+ */
+void flc_miss_commit(void);
+
 /* Publishes a record (header filled by the caller). False: no room, counted in the ring. */
 bool flc_write(struct flc_thread *thread, const void *record);
 /* Record made of a fixed part and up to 4 strings that follow it; pads to 8. */

@@ -14,10 +14,10 @@ static bool record_fits(uint32_t length)
 	return length >= sizeof(struct fl_record_header) && length <= FL_RECORD_BYTES_MAX && length % 8 == 0;
 }
 
-static void count_dropped(struct fl_ring_head *ring)
+/* Of a ring head's counter only its own thread writes. */
+static void grow(fl_u64 *counter, uint64_t by)
 {
-	__atomic_store_n(&ring->dropped, __atomic_load_n(&ring->dropped, __ATOMIC_RELAXED) + 1,
-			 __ATOMIC_RELAXED);
+	__atomic_store_n(counter, __atomic_load_n(counter, __ATOMIC_RELAXED) + by, __ATOMIC_RELAXED);
 }
 
 /* Room for `length` bytes in one piece, padding written if it has to start over; NULL: full, counted. */
@@ -31,7 +31,7 @@ static char *reserve(const struct flc_attachment *attachment, struct flc_hold *h
 	char *data = (char *)ring + FL_RING_HEAD_BYTES;
 
 	if (used > capacity || capacity - used < length + pad) {
-		count_dropped(ring);
+		grow(&ring->dropped, 1);
 		return NULL;
 	}
 	if (pad != 0) {
@@ -131,16 +131,26 @@ void flc_set_window(struct flc_thread *thread, uint64_t begin_ns)
 	STORE_LIVE(thread, window_begin_ns, begin_ns);
 }
 
+static uint64_t missed_commits; /* not yet told to a daemon */
+
+void flc_miss_commit(void)
+{
+	__atomic_fetch_add(&missed_commits, 1, __ATOMIC_RELAXED);
+}
+
 void flc_count_commit(struct flc_thread *thread)
 {
 	struct flc_attachment *attachment = flc_enter(thread);
 	struct fl_ring_head *ring;
 
-	if (attachment == NULL)
+	if (attachment == NULL) {
+		flc_miss_commit();
 		return;
+	}
 	ring = flc_ring(attachment, thread->slot);
-	__atomic_store_n(&ring->commits_seen, __atomic_load_n(&ring->commits_seen, __ATOMIC_RELAXED) + 1,
-			 __ATOMIC_RELAXED);
+	grow(&ring->commits_seen, 1);
+	if (__atomic_load_n(&missed_commits, __ATOMIC_RELAXED) != 0)
+		grow(&ring->commits_missed, __atomic_exchange_n(&missed_commits, 0, __ATOMIC_RELAXED));
 	flc_leave(thread);
 }
 

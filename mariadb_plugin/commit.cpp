@@ -60,6 +60,22 @@ bool waits_for_replica_next() {
   return rpl_semi_sync_master_enabled && rpl_semi_sync_master_wait_point == kAfterCommit;
 }
 
+// Number of the last event group that the session wrote; 0: none.
+uint64_t event_group(THD *thd) { return thd->get_last_commit_gtid().seq_no; }
+
+// Where the commit that is being ordered ends in the binary log. The server forgets it right afterwards.
+uint64_t binlog_position(THD *thd) {
+  ulonglong position = 0;
+  const char *file = nullptr;
+  mysql_bin_log_commit_pos(thd, &position, &file);
+  return position;
+}
+
+// A commit without a window was counted where it had a thread (too many windows), or nobody observes it.
+void miss_if_unobserved() {
+  if (!flc_active(flc_now_ns()) || !flc_thread_self()) flc_miss_commit();
+}
+
 bool belongs_to_other_query(THD *thd, const Session &session) {
   return session.window_query != static_cast<uint64_t>(thd->query_id);
 }
@@ -91,6 +107,7 @@ void write_commit(Session &session, Window &window, flc_thread *thread, const fl
     record.syncs = account.syncs;
     record.inherited_sync_ns = account.inherited_sync_ns;
     memcpy(record.vector_ns, account.vector_ns, sizeof record.vector_ns);
+    if (window.binlog_only && account.syncs) record.flags |= FL_COMMIT_BINLOG_LED;
   }
   flc_count_commit(thread);
   flc_write(thread, &record);
@@ -103,6 +120,17 @@ bool commit_is_real(THD *thd, bool all) { return all || !thd_test_options(thd, O
 bool commit_is_read_write(THD *thd, bool all) {
   const Ha_trx_info &info = thd->ha_data[innodb_slot].ha_info[all ? 1 : 0];
   return info.is_started() && info.is_trx_read_write();
+}
+
+bool commit_is_known(THD *thd, const Session &session) {
+  return session.window_open || !belongs_to_other_query(thd, session);
+}
+
+void commit_is_all_of(THD *thd, Session &session, flc_thread *thread) {
+  session.early.query = static_cast<uint64_t>(thd->query_id);
+  session.early.on = thread;
+  session.early.epoch = flc_thread_epoch(thread);
+  flc_read_account(thread, &session.early.account);
 }
 
 void commit_begins(THD *thd, Session &session) {
@@ -131,11 +159,15 @@ void commit_begins(THD *thd, Session &session) {
   window->position = 0;
   window->ordered.store(false, std::memory_order_relaxed);
   window->ordered_own = false;
+  window->binlog_only = false;
   window->durable_soon = false;
   window->xa = false;
   if (session.window_count == 1) session.suspension.resumed = false;
   set_state(thread, kStateWorking);
-  flc_read_account(thread, &window->begin);
+  if (session.early.query == session.window_query && session.early.on == thread && session.early.epoch == window->epoch)
+    window->begin = session.early.account;
+  else
+    flc_read_account(thread, &window->begin);
   window->begin_ns = window->begin.clock_ns;
   flc_set_window(thread, window->begin_ns);
   if (pool_used()) pool_enter(thread);
@@ -149,7 +181,10 @@ void commit_begins(THD *thd, Session &session) {
 void commit_prepared(THD *thd, Session &session, int result) {
   if (pool_used()) pool_leave_call();
   Window *window = open_window(session);
-  if (!window) return;
+  if (!window) {
+    if (result == 0 && thd->lex->sql_command == SQLCOM_XA_PREPARE) miss_if_unobserved();
+    return;
+  }
   if (result != 0) {
     drop_open_window(session);
   } else if (thd->lex->sql_command == SQLCOM_XA_PREPARE) {
@@ -158,9 +193,10 @@ void commit_prepared(THD *thd, Session &session, int result) {
   }
 }
 
-void commit_ordered(Session &session) {
+void commit_ordered(THD *thd, Session &session) {
   Window *window = open_window(session);
   if (!window || !opt_bin_log) return;
+  window->position = binlog_position(thd);
   // not current_thd: a leader makes itself the current THD of each of its followers in turn
   window->ordered_own = pthread_equal(window->begun_on, pthread_self()) != 0;
   window->ordered.store(true, std::memory_order_release);
@@ -169,19 +205,17 @@ void commit_ordered(Session &session) {
 void commit_returned(THD *thd, Session &session, int result) {
   if (pool_used()) pool_leave_call();
   Window *window = open_window(session);
-  if (!window) return;
+  if (!window) {
+    if (result == 0) miss_if_unobserved();
+    return;
+  }
   if (result != 0) {
     drop_open_window(session);
     return;
   }
   window->durable_soon = true;
   close_window(session);
-  if (window->ordered.load(std::memory_order_acquire)) {
-    ulonglong position = 0;
-    const char *file = nullptr;
-    mysql_bin_log_commit_pos(thd, &position, &file);
-    window->position = position;
-  }
+  session.event_group = event_group(thd);
   if (thd->system_thread != NON_SYSTEM_THREAD) {
     if (flc_thread *thread = flc_active(flc_now_ns()) ? flc_thread_self() : nullptr) {
       announce_session(thd, session, thread);
@@ -195,6 +229,31 @@ void commit_returned(THD *thd, Session &session, int result) {
   if (pool_used() && pending_operations(thd)) pool_left(session, window->thread);
 }
 
+void commit_of_binlog_begins(THD *thd, Session &session) {
+  session.event_group = event_group(thd);
+  commit_begins(thd, session);
+  if (Window *window = open_window(session)) window->binlog_only = true;
+}
+
+void commit_of_binlog_returned(THD *thd, Session &session) {
+  Window *window = open_window(session);
+  const bool alone = window && window->binlog_only && !belongs_to_other_query(thd, session);
+  if (!alone && !thd->transaction->stmt.modified_non_trans_table) return;
+  const uint64_t group = event_group(thd);
+  const bool written = group != session.event_group;
+  session.event_group = group;
+  if (alone) {
+    window->ordered.store(true, std::memory_order_relaxed);
+    commit_returned(thd, session, written ? 0 : 1);
+  } else if (written && !window && belongs_to_other_query(thd, session)) {
+    // a table that cannot be rolled back, within a transaction: no sign before its wait, so only counted
+    if (flc_thread *thread = flc_active(flc_now_ns()) ? flc_thread_self() : nullptr)
+      flc_count_commit(thread);
+    else
+      flc_miss_commit();
+  }
+}
+
 void commits_durable(Session &session, flc_thread *thread, bool failed) {
   flc_account end;
   flc_read_account(thread, &end);
@@ -204,6 +263,9 @@ void commits_durable(Session &session, flc_thread *thread, bool failed) {
 }
 
 void commits_dropped(Session &session, flc_thread *thread) {
+  if (!thread)
+    for (uint32_t i = 0; i < session.window_count; i++)
+      if (session.windows[i].durable_soon) flc_miss_commit();
   session.window_count = 0;
   session.window_open = false;
   session.suspension.resumed = false;

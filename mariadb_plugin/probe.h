@@ -74,9 +74,16 @@ void statements_settled(Session &session, flc_thread *thread, uint64_t now_ns);
 bool commit_is_real(THD *thd, bool all);
 bool commit_is_read_write(THD *thd, bool all);
 void commit_begins(THD *thd, Session &session);
+// The query that begins does nothing but commit: its window begins here.
+void commit_is_all_of(THD *thd, Session &session, flc_thread *thread);
 void commit_prepared(THD *thd, Session &session, int result);
-void commit_ordered(Session &session);
+void commit_ordered(THD *thd, Session &session);
 void commit_returned(THD *thd, Session &session, int result);
+// Has this query a commit already, open or ended?
+bool commit_is_known(THD *thd, const Session &session);
+// The same of the binary log alone, which is no commit where it wrote nothing.
+void commit_of_binlog_begins(THD *thd, Session &session);
+void commit_of_binlog_returned(THD *thd, Session &session);
 void commits_durable(Session &session, flc_thread *thread, bool failed);
 void commits_dropped(Session &session, flc_thread *thread);
 inline int pending_operations(THD *thd) { return thd->async_state.m_pending_ops; }

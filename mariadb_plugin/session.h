@@ -52,6 +52,7 @@ struct Window {
   std::atomic<bool> ordered;      // commit_ordered ran: the commit went through the binary log
   std::atomic<bool> ordered_own;  // on the session's own thread: it led its group
   uint32_t kind;
+  bool binlog_only;  // no engine's commit_ordered tells who led its group: its own syncs do
   bool nested;
   bool xa;
   bool durable_soon;  // the last wrapped call said yes: durable when nothing is pending
@@ -96,6 +97,17 @@ struct Session {
   uint32_t window_count;
   bool window_open;       // the last one is between its first and its last wrapped call
   uint64_t window_query;  // server's query id of it
+  uint64_t event_group;   // number of the last one that the session wrote to the binary log, as far as we looked
+
+  // XA PREPARE and XA COMMIT write the binary log before any hook is called, and do nothing but commit: their
+  // windows begin with them.
+  struct {
+    flc_account account;
+    flc_thread *on;
+    uint64_t epoch;
+    uint64_t query;  // server's query id; 0: none
+  } early;
+
   Suspension suspension;
 };
 

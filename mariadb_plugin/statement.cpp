@@ -40,6 +40,12 @@ bool is_statement(const mysql_event_general &event) {
   return is_command(event, "Query") || is_command(event, "Execute") || is_command(event, "Bulk_execute");
 }
 
+bool is_xa(const char *query, size_t length) {
+  while (length && my_isspace(system_charset_info, *query)) query++, length--;
+  return length > 2 && (query[0] | 0x20) == 'x' && (query[1] | 0x20) == 'a' &&
+         my_isspace(system_charset_info, query[2]);
+}
+
 bool may_hold_several(const THD *thd, const char *query, size_t length) {
   if (!(thd->client_capabilities & CLIENT_MULTI_STATEMENTS) || thd->spcont) return false;
   const auto *semicolon = static_cast<const char *>(memchr(query, ';', length));
@@ -225,6 +231,7 @@ void statement_begins(THD *thd, Session &session, flc_thread *thread, const mysq
   set_state(thread, kStateWorking);
   announce_session(thd, session, thread);
   if (pool_used()) flc_set_session(thread, session.id);
+  if (is_xa(event.general_query, event.general_query_length)) commit_is_all_of(thd, session, thread);
   statement.prepared = is_command(event, "Execute") || is_command(event, "Bulk_execute");
   if (may_hold_several(thd, event.general_query, event.general_query_length))
     statement.several = true;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only
 // Everything that is put into the server: InnoDB's prepare, commit, commit_ordered and commit_by_xid, the
-// binary log's commit (XA COMMIT begins there) and the thread pool's resume. The only file that knows the
-// shape of a handlerton; 11.8 changes it.
+// binary log's prepare_commit_versioned and commit (around what it alone commits) and the thread pool's resume.
+// The only file that knows the shape of a handlerton; 11.8 changes it.
 //
 // Owner: the thread that installs or removes the plugin (the server runs one at a time). Pointers are
 // replaced atomically, and put back only where they are still ours: somebody may have wrapped us since.
@@ -30,6 +30,12 @@ struct Hook {
     original = *place;
     __atomic_store_n(place, ours, __ATOMIC_SEQ_CST);
   }
+  // For a place that may be empty. Never emptied again: the server looks and calls in two steps.
+  void fill(Function *place, Function ours) {
+    if (*place == ours) return;
+    original = *place;
+    __atomic_store_n(place, ours, __ATOMIC_SEQ_CST);
+  }
   void put_back(Function *place, Function ours) {
     if (original && !chained)
       chained = !__atomic_compare_exchange_n(place, &ours, original, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
@@ -39,6 +45,7 @@ struct Hook {
 Hook<int (*)(handlerton *, THD *, bool)> prepare_hook, commit_hook, binlog_commit_hook;
 Hook<void (*)(handlerton *, THD *, bool)> commit_ordered_hook;
 Hook<int (*)(handlerton *, XID *)> commit_by_xid_hook;
+Hook<ulonglong (*)(THD *, ulonglong *)> commit_versioned_hook;
 Hook<void (*)(THD *)> resume_hook;
 
 // The session if this call belongs to a commit that is to be observed.
@@ -73,7 +80,7 @@ int wrapped_commit(handlerton *hton, THD *thd, bool all) {
 void wrapped_commit_ordered(handlerton *hton, THD *thd, bool all) {
   const Inside inside;
   if (probe_on())
-    if (Session *session = session_of(thd)) commit_ordered(*session);
+    if (Session *session = session_of(thd)) commit_ordered(thd, *session);
   commit_ordered_hook.original(hton, thd, all);
 }
 
@@ -89,11 +96,27 @@ int wrapped_commit_by_xid(handlerton *hton, XID *xid) {
   return result;
 }
 
-// XA COMMIT writes to the binary log before it comes to InnoDB. All other commits prepare InnoDB first.
+bool innodb_writes(THD *thd) {
+  const Ha_trx_info *infos = thd->ha_data[innodb_slot].ha_info;
+  return (infos[0].is_started() && infos[0].is_trx_read_write()) ||
+         (infos[1].is_started() && infos[1].is_trx_read_write());
+}
+
+// Called for every engine of a transaction that is to be committed and has written, the binary log among them, before
+// anything else: for a commit of the binary log alone (other engines, temporary tables, statements that found no row)
+// the only sign before its wait. The server's own binary log has nothing here.
+ulonglong wrapped_commit_versioned(THD *thd, ulonglong *trx_id) {
+  const Inside inside;
+  Session *session = probe_on() && !innodb_writes(thd) ? session_of(thd) : nullptr;
+  if (session && !commit_is_known(thd, *session)) commit_of_binlog_begins(thd, *session);
+  return commit_versioned_hook.original ? commit_versioned_hook.original(thd, trx_id) : 0;
+}
+
+// The binary log is written already when the server comes here.
 int wrapped_binlog_commit(handlerton *hton, THD *thd, bool all) {
   const Inside inside;
-  if (all && thd->lex->sql_command == SQLCOM_XA_COMMIT)
-    if (Session *session = observed(thd, all)) commit_begins(thd, *session);
+  if (probe_on())
+    if (Session *session = session_of(thd)) commit_of_binlog_returned(thd, *session);
   return binlog_commit_hook.original(hton, thd, all);
 }
 
@@ -140,7 +163,10 @@ void wrap() {
   commit_ordered_hook.put(&innodb->commit_ordered, &wrapped_commit_ordered);
   commit_hook.put(&innodb->commit, &wrapped_commit);
   commit_by_xid_hook.put(&innodb->commit_by_xid, &wrapped_commit_by_xid);
-  if (binlog_hton) binlog_commit_hook.put(&binlog_hton->commit, &wrapped_binlog_commit);
+  if (binlog_hton) {
+    binlog_commit_hook.put(&binlog_hton->commit, &wrapped_binlog_commit);
+    commit_versioned_hook.fill(&binlog_hton->prepare_commit_versioned, &wrapped_commit_versioned);
+  }
   if (thread_scheduler) resume_hook.put(&thread_scheduler->thd_resume, &wrapped_resume);
 }
 

@@ -34,6 +34,7 @@ static struct
 static struct
 {
 	bool open;
+	bool missed;  /* a commit is in progress that nobody observes */
 	uint64 epoch; /* of the attachment that it began under */
 	uint64 xid;
 	uint64 wal_base;
@@ -149,6 +150,7 @@ open_window(uint64 xid)
 	struct flc_thread *thread = fl_session_thread_again();
 
 	window.open = false;
+	window.missed = thread == NULL && fl_enabled;
 	if (thread == NULL)
 		return;
 	window.xid = xid;
@@ -179,6 +181,7 @@ drop_window(void)
 	if (thread != NULL)
 		flc_set_window(thread, 0);
 	window.open = false;
+	window.missed = false;
 }
 
 /* Decides whose row gets the commit. */
@@ -219,6 +222,7 @@ close_window(struct fl_record_commit *record, uint64 position)
 	if (thread == NULL)
 	{
 		window.open = false;
+		flc_miss_commit();
 		return false;
 	}
 	flc_read_account(thread, &end);
@@ -261,6 +265,9 @@ committed(bool prepared)
 	struct fl_record_commit record;
 
 	memset(&record, 0, sizeof(record));
+	if (window.missed)
+		flc_miss_commit();
+	window.missed = false;
 	if (window.open)
 	{
 		if (prepared)

@@ -66,6 +66,7 @@ Lease::Drained Lease::drain(Context *context) {
   instance_->unknown_records += counts.unknown;
   instance_->dropped += counts.dropped;
   instance_->commits_seen += counts.commits_seen;
+  instance_->commits_missed += counts.commits_missed;
   context_ = nullptr;
   return drained;
 }

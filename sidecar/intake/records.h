@@ -29,6 +29,7 @@ struct Instance {
   uint64_t implausible = 0;       // accounts that cannot be: taken as not observed
   uint64_t orphans = 0;           // records of sessions that never introduced themselves
   uint64_t commits_seen = 0;      // the engine's hooks saw
+  uint64_t commits_missed = 0;    // of sessions that were not observed
   uint64_t commits_recorded = 0;  // reached us
   uint64_t commits_accounted = 0;
   uint64_t not_attached = 0;  // attachments refused or left without a ledger range

@@ -53,6 +53,7 @@ RingReader::RingReader(void *memory, uint32_t data_bytes)
 uint64_t RingReader::poll(Counts *counts) {
   // Counters before the head: a commit that is counted and not yet recorded is less likely to show.
   counts->commits_seen += growth(load(head_->commits_seen), &last_seen_, &counts->bad);
+  counts->commits_missed += growth(load(head_->commits_missed), &last_missed_, &counts->bad);
   counts->dropped += growth(load(head_->dropped), &last_dropped_, &counts->bad);
   const uint64_t head = load(head_->head, std::memory_order_acquire);
   if (head - tail_ <= data_bytes_ && head % 8 == 0) return head;

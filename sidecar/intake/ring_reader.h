@@ -35,10 +35,11 @@ struct RecordView {
 class RingReader {
  public:
   struct Counts {
-    uint64_t dropped = 0;       // records that found no room
-    uint64_t commits_seen = 0;  // durable commits, recorded or not
-    uint64_t bad = 0;           // records or positions that made no sense
-    uint64_t unknown = 0;       // record types of a newer client
+    uint64_t dropped = 0;         // records that found no room
+    uint64_t commits_seen = 0;    // durable commits, recorded or not
+    uint64_t commits_missed = 0;  // of sessions that were not observed
+    uint64_t bad = 0;             // records or positions that made no sense
+    uint64_t unknown = 0;         // record types of a newer client
   };
 
   RingReader(void *memory, uint32_t data_bytes);
@@ -62,6 +63,7 @@ class RingReader {
   uint64_t tail_ = 0;
   uint64_t last_dropped_ = 0;
   uint64_t last_seen_ = 0;
+  uint64_t last_missed_ = 0;
 };
 
 }  // namespace flushlight

@@ -15,7 +15,7 @@ struct Row {
   std::string detail;
   std::string tier;
   std::optional<double> coverage, cost_percent;
-  std::optional<uint64_t> lost, evicted, unattached;
+  std::optional<uint64_t> lost, evicted, unattached, missed;
   std::string version;
   std::optional<uint64_t> reset_at_ns;
 
@@ -39,6 +39,7 @@ std::vector<Column<Row>> health_columns() {
       {"lost", [](const Row &r, auto &) { return count_or_none(r.lost); }},
       {"evicted", [](const Row &r, auto &) { return count_or_none(r.evicted); }},
       {"unattached", [](const Row &r, auto &) { return count_or_none(r.unattached); }},
+      {"missed", [](const Row &r, auto &) { return count_or_none(r.missed); }},
       {"cost_percent", [](const Row &r, auto &) { return real_or_null(r.cost_percent); }},
       {"version", [](const Row &r, auto &) { return text_or_null(r.version); }},
       {"reset_at", [](const Row &r, auto &c) { return r.reset_at_ns ? c.time(*r.reset_at_ns) : null_cell(); }},
@@ -140,6 +141,7 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
   row.version = fmt::format("{} (server {})", instance.client_version, instance.engine_version);
   row.reset_at_ns = context.statistics.reset_at_ns(instance.id);
   row.unattached = instance.not_attached;
+  row.missed = instance.commits_missed;
   row.lost = instance.dropped + instance.bad_records + instance.unknown_records;
   row.detail =
       instance.attached > 0 ? fmt::format("{} processes attached", instance.attached) : "no process attached now";

@@ -109,6 +109,7 @@ class FakeDaemon:
         self.records, self.queries, self.commands, self.hellos = [], [], [], []
         self.dropped = 0
         self.commits_seen = 0
+        self.commits_missed = 0
         self._leases, self._mute = [], []
         self._lock = threading.Lock()
         self._stop = threading.Event()
@@ -195,6 +196,7 @@ class FakeDaemon:
                 self._take(lease)
                 self.dropped += lease.head(1)
                 self.commits_seen += lease.head(2)
+                self.commits_missed += lease.head(6)
                 self._leases.remove(lease)
                 lease.connection.close()
 
@@ -212,6 +214,11 @@ class FakeDaemon:
         with self._lock:
             records, self.records = self.records, []
         return [record for record in records if kind in (None, record["type"])]
+
+    def missed(self):
+        """Commits that sessions made while nobody observed them, as the attached ones say."""
+        with self._lock:
+            return self.commits_missed + sum(lease.head(6) for lease in self._leases)
 
     @property
     def sessions(self):

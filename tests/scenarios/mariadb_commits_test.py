@@ -36,7 +36,7 @@ class Rows:
     def __init__(self, session):
         self.rows = session.query(
             "SELECT kind, toplevel, query, CAST(calls AS INT), CAST(commits AS INT), CAST(caused_commits AS INT), rows_changed, "
-            f"binlog_led + binlog_followed FROM {SCHEMA}STATEMENTS WHERE user_name = 'app'")
+            f"binlog_led + binlog_followed, total_commit_ms, total_exec_ms FROM {SCHEMA}STATEMENTS WHERE user_name = 'app'")
 
     def total(self, column, **match):
         index = {"calls": 3, "commits": 4, "caused": 5, "rows": 6, "binlog": 7}[column]
@@ -44,6 +44,10 @@ class Rows:
         return sum(int(float(row[index] or 0)) for row in self.rows
                    if all(row[keys[key]] == value for key, value in match.items() if key != "query")
                    and match.get("query", row[2]) == row[2])
+
+    def in_commit(self, query):
+        """Share of the statement's time that is its commits'."""
+        return [float(row[8]) / float(row[9]) for row in self.rows if row[2] == query and float(row[9])][0]
 
     def __str__(self):
         return "\n".join(str(row) for row in self.rows)
@@ -77,6 +81,12 @@ class Cases:
             check(rows.total("calls", query="INSERT INTO t(a, b) VALUES (...)") == ROUNDS, "one row for the statement")
             check(rows.total("rows") == ROUNDS, "rows changed")
             check(rows.total("binlog") == (ROUNDS if self.binlog else 0), "binlog roles")
+            positions = [int(row[0]) for row in self.root.query(
+                f"SELECT log_position FROM {SCHEMA}SLOW_COMMITS WHERE query = 'INSERT INTO t(a, b) VALUES (...)' "
+                f"AND log_position IS NOT NULL ORDER BY ended_at")]
+            end = int(self.root.query("SHOW MASTER STATUS")[0][1]) if self.binlog else 0
+            check((max(positions) if positions else 0) == end and positions == sorted(set(positions)),
+                  f"{len(positions)} positions in the binary log")
         self.run("text protocol", action, ROUNDS, more)
 
     def binary(self):
@@ -129,12 +139,37 @@ class Cases:
                 self.app.query("SELECT COUNT(*) FROM t")
                 self.app.query("COMMIT")
                 self.app.query("SELECT 1")
-                self.app.query("INSERT INTO m VALUES (1)")  # not InnoDB's
                 try:
                     self.app.query("INSERT INTO t(id, a) VALUES (1, 1), (1, 1)")
                 except SqlError:
                     pass
         self.run("nothing durable", action, 0)
+
+    def logged(self):
+        """Event groups in the binary log so far."""
+        return int(self.root.query("SELECT @@gtid_binlog_pos")[0][0].split("-")[2]) if self.binlog else 0
+
+    def binlog_alone(self):
+        """What only the binary log writes waits for it like any commit; without it nothing is durable."""
+        self.app.query("CREATE TEMPORARY TABLE temporary(a INT)")
+        before = self.logged()
+
+        def action():
+            for _ in range(5):
+                self.app.query("INSERT INTO m VALUES (1)")  # not InnoDB's
+                self.app.query("UPDATE u SET a = 2 WHERE id = -1")  # no row, yet logged as a statement
+                self.app.query("BEGIN")
+                self.app.query("INSERT INTO m VALUES (1)")
+                self.app.query("INSERT INTO u(a) VALUES (1)")
+                self.app.query("ROLLBACK")
+                self.app.query("INSERT INTO temporary VALUES (1)")
+        commits = 5 * 3 if self.binlog else 0  # within a transaction it is seen too late to be recorded
+
+        def more(rows):
+            check(self.logged() - before == (5 * 4 if self.binlog else 0), "event groups")
+            check(rows.total("binlog") == commits, "binlog roles")
+        self.run("the binary log alone", action, commits, more)
+        self.app.query("DROP TEMPORARY TABLE temporary")
 
     def implicit(self):
         def action():
@@ -198,6 +233,9 @@ class Cases:
         def more(rows):
             check(rows.total("commits", kind="commit", query="XA PREPARE ?") == ROUNDS, "XA PREPARE")
             check(rows.total("commits", kind="commit", query="XA COMMIT ?") == ROUNDS, "XA COMMIT")
+            for query in ("XA PREPARE ?", "XA COMMIT ?"):
+                share = rows.in_commit(query)
+                check(share > 0.75, f"{query} is nothing but a commit: {share:.2f}")
         self.run("XA", action, 2 * ROUNDS, more)
 
         def one_phase():
@@ -341,13 +379,14 @@ def main():
     library = load_library(arguments.engines)
     for variant in arguments.variant:
         print(f"--- {variant}", flush=True)
-        with private_server(arguments, options=VARIANTS[variant], tracing=arguments.tracing) as (server, _):
+        with private_server(arguments, options=VARIANTS[variant], tracing=arguments.tracing,
+                            daemon_arguments=("--slow-commit-threshold-ms", "0.001")) as (server, _):
             for statement in SET_UP:
                 with Session(library, server.socket) as session:
                     session.query(statement)
             server.sql("CREATE USER app@localhost; CREATE USER other@localhost; GRANT ALL ON *.* TO app@localhost; GRANT ALL ON *.* TO other@localhost")
             cases = Cases(library, server, "binlog" in variant)
-            for name in ("text", "binary", "explicit", "autocommit_off", "nothing_durable", "implicit", "routines", "several",
+            for name in ("text", "binary", "explicit", "autocommit_off", "nothing_durable", "binlog_alone", "implicit", "routines", "several",
                          "text_prepared", "two_phase", "concurrent", "killed", "not_understood",
                          "prepared_under_other_rules", "sessions"):
                 if not arguments.case or name in arguments.case:

@@ -178,6 +178,36 @@ def daemon_hangs(server, daemon, _arguments):
     wait_until(server.attached, 5, "records after it woke up")
 
 
+def commits_without_daemon(server, daemon, _arguments):
+    """Each commit is in `commits` or, made while the daemon did not answer, in `missed`: of both kinds, none twice."""
+    def missed():
+        return int(server.value(f"SELECT missed FROM {SCHEMA}HEALTH WHERE component = 'mariadb'"))
+
+    def insert(rounds):
+        server.sql("".join(f"INSERT INTO d.t(a) VALUES ({i}); BEGIN; UPDATE d.t SET a = a + 1 LIMIT 1; COMMIT;"
+                           for i in range(rounds)))
+        return rounds * 2
+
+    made = insert(20)
+    time.sleep(0.1)
+    missed_before = missed()
+    before = server.commits() + missed_before - made
+    daemon.process.send_signal(signal.SIGSTOP)
+    try:
+        made += insert(20)  # into the rings: it has not been silent for long enough
+        time.sleep(2.5)
+        made += insert(30)
+    finally:
+        daemon.process.send_signal(signal.SIGCONT)
+    wait_until(server.attached, 5, "records after it woke up")
+    time.sleep(2.5)
+    made += insert(10)
+    time.sleep(0.2)
+    check(missed() - missed_before == 60, f"{missed() - missed_before} commits missed of 60 made without the daemon")
+    counted = server.commits() + missed() - before
+    check(counted == made, f"{counted} commits counted of {made}")
+
+
 def other_version(server, daemon, arguments):
     """A library for another server version: refused as a whole, nothing wrapped, and no obstacle to the right one."""
     server.sql("UNINSTALL SONAME 'flushlight'")
@@ -226,8 +256,8 @@ def start_with_plugin(server, daemon, _arguments):
     server.start(f"--flushlight-socket={daemon.socket}")
 
 
-CASES = (columns, rights, markers, switched_off, temporary_tables, daemon_dies, daemon_hangs, install_under_load,
-         other_version, start_with_plugin)
+CASES = (columns, rights, markers, switched_off, temporary_tables, daemon_dies, daemon_hangs, commits_without_daemon,
+         install_under_load, other_version, start_with_plugin)
 
 
 def main():

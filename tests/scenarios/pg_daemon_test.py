@@ -126,11 +126,15 @@ class Daemon(PostgresCase):
         daemon.start()
         deadline = time.monotonic() + 5
         commits = []
+        made = 8
         while not commits and time.monotonic() < deadline:
             db.sql("INSERT INTO pgbench_history VALUES (1, 1, 1, 1, now())")
+            made += 1
             commits = [record for record in daemon.take("commit") if record["session"] == pid]
             time.sleep(0.05)
         self.assertTrue(commits)
+        self.assertGreater(daemon.missed(), 0)
+        self.assertLessEqual(daemon.missed() + len(commits), made)
 
     @staticmethod
     def pid_of(session):

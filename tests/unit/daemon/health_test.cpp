@@ -16,6 +16,7 @@ TEST_F(Health, HealthSaysWhatIsWrong) {
   RawClient client = attached("pg", 2);
   client.ring(0).head()->commits_seen = 200;
   client.ring(0).head()->dropped = 4;
+  client.ring(0).head()->commits_missed = 7;
   for (int i = 0; i < 100; i++) client.ring(0).write(bytes(commit(1, 5, 1)));
   const Table rows = rows_of("health", "pg");
   std::map<std::string, std::map<std::string, Cell>> by;
@@ -28,6 +29,7 @@ TEST_F(Health, HealthSaysWhatIsWrong) {
   EXPECT_EQ(by["postgresql"].at("state").text, "degraded");
   EXPECT_EQ(by["postgresql"].at("lost").integer, 4);
   EXPECT_DOUBLE_EQ(by["postgresql"].at("coverage").real, 0.5);
+  EXPECT_EQ(by["postgresql"].at("missed").integer, 7);
   EXPECT_EQ(by["postgresql"].at("tier").text, "A");
 }
 

@@ -173,6 +173,22 @@ TEST_F(Ring, LiveStateIsVisibleAndClearedAtThreadEnd) {
   std::thread([] { EXPECT_NE(flc_thread_self(), nullptr) << "free again"; }).join();
 }
 
+TEST_F(Ring, CommitsThatNobodyObservedAreToldOnce) {
+  flc_miss_commit();
+  attach({.slots = 1}, 1);
+  flc_miss_commit();
+  std::thread([this] {
+    flc_thread *thread = flc_thread_self();
+    ASSERT_NE(thread, nullptr);
+    EXPECT_EQ(daemon_->ring(0)->commits_missed, 0U);
+    flc_count_commit(thread);
+    EXPECT_EQ(daemon_->ring(0)->commits_missed, 2U);
+    flc_count_commit(thread);
+  }).join();
+  EXPECT_EQ(daemon_->ring(0)->commits_missed, 2U);
+  EXPECT_EQ(daemon_->ring(0)->commits_seen, 2U);
+}
+
 TEST_F(Ring, ASlotIsNotReusedBeforeTheLedgerSaysFree) {
   attach({.slots = 1, .ledger = true}, 1);
   std::thread([] { EXPECT_NE(flc_thread_self(), nullptr); }).join();
