@@ -66,6 +66,22 @@ Row daemon_row(const ViewContext &context) {
   return row;
 }
 
+// What the time of a cause consists of, as far as the kernel side can tell: named after the cause (bpf/shared.h).
+bool tells_causes(const kernel::Counter &counter) {
+  const auto begins = [&](std::string_view cause) { return counter.name.rfind(cause, 0) == 0; };
+  return begins("queue_") || begins("throttle_") || begins("cpu_");
+}
+
+Row causes_row(const ViewContext &context) {
+  Row row;
+  row.component = "causes";
+  for (const auto &counter : context.kernel->counters())
+    if (counter.value > 0 && tells_causes(counter))
+      row.detail += fmt::format("{}{} {:.3f} ms", row.detail.empty() ? "" : "; ", counter.help,
+                                static_cast<double>(counter.value) / 1e6);
+  return row;
+}
+
 Row tracing_row(const ViewContext &context) {
   const DaemonState &state = context.state;
   Row row;
@@ -94,7 +110,7 @@ Row tracing_row(const ViewContext &context) {
   lost += misses;
   std::string others;
   for (const auto &counter : context.kernel->counters()) {
-    if (counter.value == 0) continue;
+    if (counter.value == 0 || tells_causes(counter)) continue;
     if (counter.is_loss) {
       lost += counter.value;
       row.worse("degraded", fmt::format("{} {}", counter.value, counter.help));
@@ -174,6 +190,7 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
 void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   visit(daemon_row(context));
   visit(tracing_row(context));
+  if (context.kernel != nullptr) visit(causes_row(context));
   visit(statements_row(context));
   visit(slow_commits_row(context));
   for (const auto &[name, instance] : context.intake.instances())
