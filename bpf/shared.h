@@ -30,6 +30,7 @@
 #define FL_RING_SNAPSHOTS 14
 #define FL_RING_MASK 15 /* keeps a place inside the value of the map, for the verifier */
 #define FL_SNAPSHOT_NONE 0xff
+#define FL_STATE_ONLY_REST 0x100u
 #define FL_IDLE_CERTAIN_NS 1000000000ull
 #define FL_HOPS 3 /* threads whose accounts one sleep may take parts of, one after the other */
 
@@ -78,7 +79,7 @@ struct fl_scratch {
 	fl_u64 state_word;    /* address in the thread's memory; 0: none */
 	fl_u64 rest_total_ns; /* of the causes in rest_ns */
 	fl_u64 exec_ns;       /* the scheduler's own count of its time on a CPU, at the last switch-out */
-	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
+	fl_u32 state_cause; /* of this sleep; FL_CAUSE_COUNT: none; | FL_STATE_ONLY_REST: of what is unexplained */
 	fl_u32 request_generation; /* requests of an older one are forgotten: they change nothing any more */
 	fl_u8 rest_form;           /* enum fl_rest */
 	fl_u8 began;               /* this sleep ended by a beginning of work */

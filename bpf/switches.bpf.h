@@ -18,7 +18,8 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 		if (!x->rules[i].mask)
 			break;
 		if ((word & x->rules[i].mask) == x->rules[i].value)
-			return x->rules[i].cause;
+			return x->rules[i].cause |
+			       (x->rules[i].flags & FL_STATE_UNEXPLAINED ? FL_STATE_ONLY_REST : 0);
 	}
 	return FL_CAUSE_COUNT;
 }

@@ -343,6 +343,32 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	explain_by_thread(x, waker.index, now, rest);
 }
 
+/* The engine knows what a sleep is when nothing else does (MariaDB's leader before it orders a group: a replica). */
+static __noinline int engine_explains(struct fl_scratch *x, __u32 cause)
+{
+	__u64 unexplained, *peer;
+
+	if (!x || cause >= FL_CAUSE_COUNT)
+		return 0;
+	if (x->rest_form == FL_REST_ONE) {
+		if (x->rest_cause == FL_CAUSE_OTHER || x->rest_cause == FL_CAUSE_IDLE) {
+			x->rest_cause = cause;
+			x->rest_path = FL_PATH_SELF;
+		}
+		return 0;
+	}
+	unexplained = x->rest_ns[FL_CAUSE_OTHER] + x->rest_ns[FL_CAUSE_IDLE];
+	x->rest_ns[FL_CAUSE_OTHER] = 0;
+	x->rest_ns[FL_CAUSE_IDLE] = 0;
+	x->rest_ns[cause] += unexplained;
+	peer = &x->rest_ns[FL_VECTOR_PATH(FL_PATH_PEER)];
+	if (unexplained > *peer)
+		unexplained = *peer;
+	*peer -= unexplained;
+	x->rest_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += unexplained;
+	return 0;
+}
+
 /* A short unknown sleep amid its work is no beginning: it must be comparable to the one before the present work, or
  * that one must be as long ago as it was long. What the engine itself calls idle is certain. */
 static __always_inline void work_begins(struct fl_scratch *x, __u64 now, __u64 slept)
@@ -377,6 +403,8 @@ int BPF_PROG(fl_waking, struct task_struct *sleeper)
 	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
 	if (blocked > own) {
 		explain_rest(x, sleeper, thread.index, now, blocked - own);
+		if (x->state_cause & FL_STATE_ONLY_REST)
+			engine_explains(x, x->state_cause & 15);
 		if (blocked - own > own && was_idle(x))
 			work_begins(x, now, blocked - own);
 	} else {

@@ -146,6 +146,15 @@ Row slow_commits_row(const ViewContext &context) {
   return row;
 }
 
+// File systems whose journal or log the kernel side does not know. (An overlay lies on another, which it may.)
+struct Uncovered {
+  uint32_t type;  // f_type of statfs(2)
+  const char *name;
+};
+constexpr Uncovered kUncovered[] = {{0x9123683E, "btrfs"},    {0xF2F52010, "f2fs"}, {0x2FC12FC1, "zfs"},
+                                    {0xCA451A4E, "bcachefs"}, {0x6969, "nfs"},      {0xFF534D42, "cifs"},
+                                    {0x65735546, "fuse"},     {0x3153464A, "jfs"}};
+
 constexpr const char *kEngineNames[] = {"unknown", "postgresql", "mariadb", "program"};
 constexpr double kGoodCoverage = 0.99;
 constexpr uint64_t kCoverageMatters = 100;  // commits: before, single ones decide
@@ -170,6 +179,11 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
   if (instance.attached > 0 && !traced)
     row.worse("degraded", fmt::format("{} of them without a range of the ledger: causes are NULL",
                                       instance.attached - (context.kernel != nullptr ? instance.traced : 0)));
+  for (const Uncovered &uncovered : kUncovered)
+    if (instance.file_system == uncovered.type)
+      row.worse("degraded", fmt::format("not covered: its data lies on {}; waits for that file system's own work count "
+                                        "as other, and nobody leads or follows (ext4 and XFS are covered)",
+                                        uncovered.name));
   const std::pair<uint64_t, const char *> losses[] = {
       {instance.dropped, "records found no room in their ring (raise rings.data_bytes)"},
       {instance.bad_records, "records made no sense"},

@@ -99,6 +99,7 @@ FAULTS = {
     "dirty": Fault(block_faults.dirty, 5, "throttle", witness="dirty", load=("--row-bytes", "65536")),
     "journal-neighbour": Fault(block_faults.journal_neighbour, 5, path="journal", engines=BINLOG, file_systems=("ext4",)),
     "replication": Fault(standby.paused, 100, "replication", witness="paused", engines=BINLOG),
+    "replication-after-sync": Fault(standby.paused_after_sync, 100, "replication", witness="paused", engines=("mariadb-binlog",)),
 }
 # What every matrix has; the others are asked for by name.
 EVERYWHERE = ("none", "flush", "write", "cpu")

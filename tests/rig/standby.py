@@ -92,7 +92,7 @@ def postgresql(server):
 
 
 @contextlib.contextmanager
-def mariadb(server):
+def mariadb(server, wait_point):
     """Semi-synchronous: commits wait until it has their events. It applies none."""
     with _folder(server) as folder:
         base, socket = server.root / "usr", folder / "s"
@@ -111,7 +111,8 @@ def mariadb(server):
 
         with _running(server, command, environment, lambda: sql("SELECT 1").returncode == 0) as pid:
             at = {key.lower(): value for key, value in server.sql("SHOW MASTER STATUS")[0].items()}
-            server.sql(f"SET GLOBAL rpl_semi_sync_master_timeout = {SEMISYNC_TIMEOUT_MS}", "SET GLOBAL rpl_semi_sync_master_enabled = ON")
+            server.sql(f"SET GLOBAL rpl_semi_sync_master_timeout = {SEMISYNC_TIMEOUT_MS}",
+                       f"SET GLOBAL rpl_semi_sync_master_wait_point = {wait_point}", "SET GLOBAL rpl_semi_sync_master_enabled = ON")
             sql(f"CHANGE MASTER TO MASTER_HOST = 'localhost', MASTER_USER = 'root', MASTER_LOG_FILE = '{at['file']}', "
                 f"MASTER_LOG_POS = {at['position']}", "START SLAVE IO_THREAD")
 
@@ -127,7 +128,12 @@ def mariadb(server):
 
 
 @contextlib.contextmanager
-def paused(server, _device, ms):
-    standby = mariadb if server.product == "mariadb" else postgresql
-    with standby(server) as pid, Pauser(pid, ms) as times:
+def paused(server, _device, ms, wait_point="AFTER_COMMIT"):
+    standby = mariadb(server, wait_point) if server.product == "mariadb" else postgresql(server)
+    with standby as pid, Pauser(pid, ms) as times:
         yield times
+
+
+def paused_after_sync(server, device, ms):
+    """MariaDB's leader waits before it orders its group, so all of them wait for it."""
+    return paused(server, device, ms, "AFTER_SYNC")
