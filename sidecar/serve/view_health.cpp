@@ -130,6 +130,19 @@ Row slow_commits_row(const ViewContext &context) {
   return row;
 }
 
+Row metrics_row(const ViewContext &context) {
+  const DaemonState &state = context.state;
+  Row row;
+  row.component = "metrics";
+  if (state.metrics_listen.empty())
+    row.detail = "not served (metrics.listen is empty)";
+  else if (!state.metrics_error.empty())
+    row.worse("failed", state.metrics_error + "; tried again every 10 s");
+  else
+    row.detail = fmt::format("http://{}/metrics", state.metrics_listen);
+  return row;
+}
+
 constexpr const char *kEngineNames[] = {"unknown", "postgresql", "mariadb", "program"};
 constexpr double kGoodCoverage = 0.99;
 constexpr uint64_t kCoverageMatters = 100;  // commits: before, single ones decide
@@ -176,6 +189,7 @@ void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   visit(tracing_row(context));
   visit(statements_row(context));
   visit(slow_commits_row(context));
+  visit(metrics_row(context));
   for (const auto &[name, instance] : context.intake.instances())
     if (context.shows(instance->id)) visit(instance_row(context, *instance));
 }
