@@ -20,11 +20,13 @@ class Daemon:
         self.log = self.folder / "flushlightd.log"
         self.registry = registry
         self.arguments = list(arguments)
+        if "--metrics-listen" not in self.arguments:  # several daemons may run at once
+            self.arguments += ["--metrics-listen", ""]
         self.process = None
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
 
     def start(self):
-        self.process = spawn([self.program, "--socket", self.socket, "--allow-peers", "any", "--metrics-listen", "", *self.arguments], self.registry, "flushlightd",
+        self.process = spawn([self.program, "--socket", self.socket, "--allow-peers", "any", *self.arguments], self.registry, "flushlightd",
                              log=self.log, die_with_parent=False, nice=NICE)
         nice_group(self.process.pid, NICE)
         wait_for(self.socket.exists, START_TIMEOUT_S, "flushlightd", self.process, self.log)

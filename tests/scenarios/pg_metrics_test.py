@@ -100,10 +100,9 @@ class Metrics(PostgresCase):
         self.assertEqual(kind, "text/plain; version=0.0.4; charset=utf-8")
         run = subprocess.run([self.prometheus_root / "usr/bin/promtool", "check", "metrics"], input=text, capture_output=True, text=True)
         self.assertEqual((run.returncode, run.stdout + run.stderr), (0, ""))
-        self.assertNotIn("secret", text)
-        self.assertNotIn("INSERT", text)
+        self.assertFalse("secret" in text or "INSERT" in text, "query texts in the metrics")
         for family in ("statements_commit_seconds_total", "latency_seconds_bucket", "devices_flushes_total", "health_info"):
-            self.assertIn(f"\nflushlight_{family}{{", text)
+            self.assertTrue(f"\nflushlight_{family}{{" in text, family)
 
     def test_prometheus_answers_what_the_views_say(self):
         self.load()
@@ -116,9 +115,8 @@ class Metrics(PostgresCase):
         self.assertEqual((target["health"], target["lastError"]), ("up", ""))
 
         instance = "exported_instance"  # 'instance' is Prometheus' own name for the target
-        sums = self.server.sql("SELECT sum(commits) AS commits, sum(total_commit_ms) AS commit_ms, sum(calls) AS calls,"
-                               " sum(flush_ms) AS flush_ms FROM flushlight.statements WHERE query LIKE '% t %' OR kind = 'commit'")[0]
-        # the queries of this test are calls, but no commits
+        sums = self.server.sql("SELECT sum(commits) AS commits, sum(total_commit_ms) AS commit_ms,"
+                               " sum(flush_ms) AS flush_ms FROM flushlight.statements")[0]
         for column, metric, unit in (("commits", "commits", 1), ("commit_ms", "commit_seconds", 1000), ("flush_ms", "flush_seconds", 1000)):
             found = prometheus.query(f"sum by ({instance}) (flushlight_statements_{metric}_total)")
             self.assertEqual(len(found), 1)
