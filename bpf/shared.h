@@ -233,6 +233,7 @@ struct fl_device {
 #define FL_DEVICE_OPERATIONS 4
 #define FL_DEVICE_HISTOGRAMS (FL_DEVICE_OPERATIONS * 2)
 struct fl_device_histogram {
+	fl_u64 sum_ns;
 	fl_u64 buckets[FL_HISTOGRAM_BUCKETS];
 };
 

@@ -56,6 +56,7 @@ struct DeviceHistogram {
   Operation operation{};
   Stage stage{};
   std::vector<uint64_t> buckets;
+  uint64_t sum_ns = 0;  // of all that was observed
 };
 
 // What a traced thread does now.

@@ -163,6 +163,15 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
   reply(connection, std::move(packets));
 }
 
+void Daemon::publish_metrics() {
+  intake_.drain();
+  const auto devices = facts_.latest();
+  constexpr bool kSeeAll = true;  // digests; there are no texts in the metrics
+  const ViewContext context{clock_,   statistics_, intake_, texts_,  symbols_, kernel_.get(),
+                            *devices, state_,      0,       kSeeAll, "",       &top_statements_};
+  metrics_.publish(gather_metrics(context));
+}
+
 void Daemon::on_command(Connection &connection, std::span<const std::byte> bytes) {
   const auto result = run_command(connection, copy_of<fl_command>(bytes));
   reply(connection,

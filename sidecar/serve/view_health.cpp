@@ -154,6 +154,18 @@ struct Uncovered {
 constexpr Uncovered kUncovered[] = {{0x9123683E, "btrfs"},    {0xF2F52010, "f2fs"}, {0x2FC12FC1, "zfs"},
                                     {0xCA451A4E, "bcachefs"}, {0x6969, "nfs"},      {0xFF534D42, "cifs"},
                                     {0x65735546, "fuse"},     {0x3153464A, "jfs"}};
+Row metrics_row(const ViewContext &context) {
+  const DaemonState &state = context.state;
+  Row row;
+  row.component = "metrics";
+  if (state.metrics_listen.empty())
+    row.detail = "not served (metrics.listen is empty)";
+  else if (!state.metrics_error.empty())
+    row.worse("failed", state.metrics_error + "; tried again every 10 s");
+  else
+    row.detail = fmt::format("http://{}/metrics", state.metrics_listen);
+  return row;
+}
 
 constexpr const char *kEngineNames[] = {"unknown", "postgresql", "mariadb", "program"};
 constexpr double kGoodCoverage = 0.99;
@@ -207,6 +219,7 @@ void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   if (context.kernel != nullptr) visit(causes_row(context));
   visit(statements_row(context));
   visit(slow_commits_row(context));
+  visit(metrics_row(context));
   for (const auto &[name, instance] : context.intake.instances())
     if (context.shows(instance->id)) visit(instance_row(context, *instance));
 }
