@@ -12,14 +12,18 @@ namespace {
 
 constexpr auto kInterval = std::chrono::seconds(1);
 
-BlockDevices read_all() {
-  std::ifstream file("/proc/self/mountinfo");
+std::string text_of(const char *path) {
+  std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
-  return read_block_devices("/sys", text.str());
+  return text.str();
 }
 
 }  // namespace
+
+BlockDevices read_host_devices() {
+  return read_block_devices("/sys", text_of("/proc/self/mountinfo"), text_of("/proc/diskstats"));
+}
 
 HostFacts::~HostFacts() {
   {
@@ -48,7 +52,7 @@ std::shared_ptr<const BlockDevices> HostFacts::latest() const {
 void HostFacts::run() {
   for (;;) {
     try {
-      set(read_all());
+      set(read_host_devices());
     } catch (const std::exception &error) {
       spdlog::warn("reading facts about block devices failed: {}", error.what());
     }

@@ -108,6 +108,14 @@ Row tracing_row(const ViewContext &context) {
   return row;
 }
 
+// Nothing wrong, but to be known: where the figures of a stacked device are found.
+Row devices_row(const ViewContext &context) {
+  Row row;
+  row.component = "devices";
+  row.detail = describe_layers(context.devices);
+  return row;
+}
+
 Row statements_row(const ViewContext &context) {
   const StatementTable &table = context.statistics.statements();
   Row row;
@@ -174,6 +182,7 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
 void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   visit(daemon_row(context));
   visit(tracing_row(context));
+  visit(devices_row(context));
   visit(statements_row(context));
   visit(slow_commits_row(context));
   for (const auto &[name, instance] : context.intake.instances())
