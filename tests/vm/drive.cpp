@@ -165,7 +165,7 @@ TEST_F(Drive, AJournalCommitIsOneFlush) {
 
 // The commit block's own write is a FUA write: `write`, as the data's.
 TEST_F(Drive, AForcedWriteIsAWrite) {
-  hold = [this] { device.hold(rig::Kind::write, 20); };
+  hold = [this] { device.hold(rig::Kind::write, 50); };
   expect_held(commits("forced", true), FL_CAUSE_WRITE, rig::Kind::write, "extend, writes held");
 }
 
