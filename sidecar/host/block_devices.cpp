@@ -105,8 +105,7 @@ void add_mount_through(uint32_t number, const std::string &mount_point, const st
   const auto found = devices->find(number);
   if (found == devices->end() || layer > kLayersMost) return;
   add_mount(mount_point, file_system, &found->second);
-  for (const uint32_t part : found->second.parts)
-    add_mount_through(part, mount_point, file_system, devices, layer + 1);
+  for (const uint32_t part : found->second.parts) add_mount_through(part, mount_point, file_system, devices, layer + 1);
 }
 
 // 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw
@@ -172,8 +171,7 @@ std::string active_choice(const std::string &choices) {
   return choices.substr(open + 1, close - open - 1);
 }
 
-BlockDevices read_block_devices(const std::string &sys, const std::string &mount_info,
-                                const std::string &disk_stats) {
+BlockDevices read_block_devices(const std::string &sys, const std::string &mount_info, const std::string &disk_stats) {
   BlockDevices devices;
   std::map<uint32_t, uint32_t> disk_of;  // partitions and disks → disk
   std::error_code error;
@@ -203,8 +201,9 @@ std::string describe_layers(const BlockDevices &devices) {
         parts += (parts.empty() ? "" : ", ") + found->second.name;
     text += (text.empty() ? "" : "; ") + device.name + " (" + device.mount_point + ") ";
     text += parts.empty() ? "makes no requests and lies on no disk that does: waits for it are not covered (other)"
-                          : "lies on " + parts + ": requests and their times are observed there, and what the layer itself "
-                            "holds back is queue";
+                          : "lies on " + parts +
+                                ": requests and their times are observed there, and what the layer itself "
+                                "holds back is queue";
   }
   return text;
 }

@@ -39,20 +39,29 @@ def summary_of(lines):
     return f"{ran[1]} tests ran" + (f", {skipped} skipped" if skipped else "") if ran else ""
 
 
-def tracing_works(lines):
-    """The daemon's programs are loaded and attached, and it saw the drive's flushes."""
+def tracing_works(lines, layers=""):
+    """The daemon's programs are loaded and attached, it saw the drive's flushes and knows where its file system is
+    mounted; health and doctor tell of the layers above the drive, and of none where there are none."""
     report, doctor = said(lines, "report"), said(lines, "doctor")
     if not report or not doctor:
         return "daemon or command line said nothing"
     missing = [r["name"] for r in doctor["requirements"] if r["required"] and not r["present"]]
     if missing:
         return f"doctor misses {missing}"
-    tracing = [row for row in report["health"] if row["component"] == "tracing"]
-    if not tracing or tracing[0]["tier"] != "A" or tracing[0]["state"] != "ok":
-        return f"health: {tracing}"
-    if not any((device["flushes"] or 0) >= 5 for device in report["devices"]):
-        return f"no device with the flushes of five syncs: {report['devices']}"
+    health = {row["component"]: row for row in report["health"]}
+    if health.get("tracing", {}).get("tier") != "A" or health["tracing"]["state"] != "ok":
+        return f"health: {health.get('tracing')}"
+    if not any((device["flushes"] or 0) >= 5 and device["mount_point"] == "/mnt" for device in report["devices"]):
+        return f"no device at /mnt with the flushes of five syncs: {report['devices']}"
+    doctors = next(r["detail"] for r in doctor["requirements"] if r["name"] == "block devices make requests themselves")
+    for where, text in (("health", health["devices"]["detail"] or ""), ("doctor", doctors)):
+        if layers not in text or ("lies on" in text) != bool(layers):
+            return f"{where} says of layers: {text}"
     return None
+
+
+def layered(layers):
+    return lambda lines: tracing_works(lines, layers)
 
 
 BOOTS = [
@@ -63,11 +72,11 @@ BOOTS = [
         Planned("drive.xfs", 60, ["guest", "drive", "xfs"], gtest),
         Planned("delay.ext4", 60, ["guest", "drive-delayed", "ext4", "30"], gtest),
         Planned("daemon", 60, ["guest", "daemon"], tracing_works),
-        Planned("daemon.delay", 60, ["guest", "daemon-delayed"], tracing_works),
+        Planned("daemon.delay", 60, ["guest", "daemon-delayed"], layered("dm-0 (/mnt) lies on nvme0n1")),
     ]),
     ("nvme_core.multipath=Y", [
         Planned("multipath.ext4", 60, ["guest", "drive", "ext4"], gtest),
-        Planned("daemon.multipath", 60, ["guest", "daemon"], tracing_works),
+        Planned("daemon.multipath", 60, ["guest", "daemon"], layered("nvme0n1 (/mnt) lies on nvme0c0n1")),
     ]),
 ]
 
