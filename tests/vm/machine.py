@@ -86,9 +86,9 @@ class Machine:
         cpu = "host" if self.accel == "kvm" else "max"
         command = [root / "usr/bin/qemu-system-x86_64", "-L", root / "usr/share/qemu", "-L", root / "usr/share/seabios",
                    "-nodefaults", "-display", "none", "-no-reboot", "-m", MEMORY_MB, "-smp", 2,
-                   "-accel", "kvm" if self.accel == "kvm" else "tcg,thread=multi", "-cpu", cpu,
+                   "-accel", "kvm" if self.accel == "kvm" else "tcg,thread=multi,tb-size=512", "-cpu", cpu,
                    "-kernel", kernel, "-initrd", initramfs,
-                   "-append", f"console=ttyS0 panic=-1 oops=panic quiet tsc=reliable {parameters}",
+                   "-append", f"console=ttyS0 panic=-1 oops=panic quiet tsc=reliable mitigations=off {parameters}",
                    "-serial", f"file:{self.folder / 'console.log'}", "-serial", f"file:{self.folder / 'guest.log'}",
                    "-blockdev", f"driver=nbd,node-name=drive,server.type=fd,server.str={disk}",
                    "-device", "nvme,drive=drive,serial=flushlight",
