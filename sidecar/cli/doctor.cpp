@@ -12,8 +12,8 @@
 #include "sidecar/base/memory_file.h"
 #include "sidecar/base/version.h"
 #include "sidecar/cli/exit_codes.h"
-#include "sidecar/host/facts.h"
 #include "sidecar/host/kernel_port.h"
+#include "sidecar/host/layers.h"
 
 namespace flushlight::cli {
 namespace {
@@ -66,7 +66,7 @@ Feature descriptors() {
 }
 
 Feature block_layers() {
-  const std::string layers = describe_layers(read_host_devices());
+  const std::string layers = describe_layers_of_host();
   return {"block devices make requests themselves",
           layers.empty(),
           false,

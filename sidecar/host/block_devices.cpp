@@ -71,8 +71,6 @@ BlockDevice read_device(const fs::path &folder, uint32_t number) {
       {"wbt_lat_usec", &BlockDevice::wbt_lat_us}};
   for (const auto &[file, member] : kNumbers) device.*member = to_number(read_line(queue / file));
   device.inflight = read_inflight(folder / "inflight");
-  std::error_code error;
-  device.makes_requests = fs::exists(folder / "mq", error);  // queues of the block layer's multi-queue machinery
   return device;
 }
 
@@ -97,17 +95,6 @@ void add_mount(const std::string &mount_point, const std::string &file_system, B
   if (device->file_system.empty()) device->file_system = file_system;
 }
 
-constexpr int kLayersMost = 8;
-
-// The device's own, and that of all below it.
-void add_mount_through(uint32_t number, const std::string &mount_point, const std::string &file_system,
-                       BlockDevices *devices, int layer = 0) {
-  const auto found = devices->find(number);
-  if (found == devices->end() || layer > kLayersMost) return;
-  add_mount(mount_point, file_system, &found->second);
-  for (const uint32_t part : found->second.parts) add_mount_through(part, mount_point, file_system, devices, layer + 1);
-}
-
 // 36 35 98:0 /mnt1 /mnt2 rw,noatime master:1 - ext3 /dev/root rw
 void apply_mounts(const std::string &mount_info, const std::map<uint32_t, uint32_t> &disk_of, BlockDevices *devices) {
   std::istringstream lines(mount_info);
@@ -122,42 +109,7 @@ void apply_mounts(const std::string &mount_info, const std::map<uint32_t, uint32
     if (!number || file_system.empty()) continue;
     const auto disk = disk_of.find(*number);
     if (disk == disk_of.end()) continue;
-    add_mount_through(disk->second, unescape(mount_point), file_system, devices);
-  }
-}
-
-// nvme0c1n2 is a path to nvme0n2; empty: the name is no path's.
-std::string head_of_path(const std::string &name) {
-  const size_t path = name.find('c', 4), space = name.find('n', 4);
-  if (!name.starts_with("nvme") || path == std::string::npos || space == std::string::npos || space < path) return "";
-  return name.substr(0, path) + name.substr(space);
-}
-
-// The paths of NVMe multipath are hidden disks, without a number in sysfs; requests are theirs alone.
-void add_hidden(const std::string &sys, const std::string &disk_stats, BlockDevices *devices) {
-  std::istringstream lines(disk_stats);
-  for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
-    uint32_t major = 0, minor = 0;
-    std::string name;
-    if (!(words >> major >> minor >> name) || name.find('/') != std::string::npos) continue;
-    const fs::path folder = fs::path(sys) / "block" / name;
-    const std::string head = head_of_path(name);
-    if (head.empty() || read_line(folder / "hidden") != "1") continue;
-    const uint32_t number = device_number(major, minor);
-    (*devices)[number] = read_device(folder, number);
-    for (auto &[other, device] : *devices)
-      if (device.name == head) device.parts.push_back(number);
-  }
-}
-
-// slaves/ holds what a device lies on; a partition stands for its disk.
-void add_parts(const fs::path &folder, const std::map<uint32_t, uint32_t> &disk_of, BlockDevice *device) {
-  std::error_code error;
-  for (const auto &entry : fs::directory_iterator(folder / "slaves", error)) {
-    const auto number = to_device(read_line(entry.path() / "dev"));
-    const auto disk = number ? disk_of.find(*number) : disk_of.end();
-    if (disk != disk_of.end()) device->parts.push_back(disk->second);
+    add_mount(unescape(mount_point), file_system, &devices->at(disk->second));
   }
 }
 
@@ -171,7 +123,7 @@ std::string active_choice(const std::string &choices) {
   return choices.substr(open + 1, close - open - 1);
 }
 
-BlockDevices read_block_devices(const std::string &sys, const std::string &mount_info, const std::string &disk_stats) {
+BlockDevices read_block_devices(const std::string &sys, const std::string &mount_info) {
   BlockDevices devices;
   std::map<uint32_t, uint32_t> disk_of;  // partitions and disks → disk
   std::error_code error;
@@ -185,27 +137,8 @@ BlockDevices read_block_devices(const std::string &sys, const std::string &mount
       if (fs::exists(part.path() / "partition", error))
         if (const auto part_number = to_device(read_line(part.path() / "dev"))) disk_of[*part_number] = *number;
   }
-  for (auto &[number, device] : devices) add_parts(fs::path(sys) / "block" / device.name, disk_of, &device);
-  add_hidden(sys, disk_stats, &devices);
   apply_mounts(mount_info, disk_of, &devices);
   return devices;
-}
-
-std::string describe_layers(const BlockDevices &devices) {
-  std::string text;
-  for (const auto &[number, device] : devices) {
-    if (device.makes_requests || device.mount_point.empty()) continue;
-    std::string parts;
-    for (const uint32_t part : device.parts)
-      if (const auto found = devices.find(part); found != devices.end())
-        parts += (parts.empty() ? "" : ", ") + found->second.name;
-    text += (text.empty() ? "" : "; ") + device.name + " (" + device.mount_point + ") ";
-    text += parts.empty() ? "makes no requests and lies on no disk that does: waits for it are not covered (other)"
-                          : "lies on " + parts +
-                                ": requests and their times are observed there, and what the layer itself "
-                                "holds back is queue";
-  }
-  return text;
 }
 
 }  // namespace flushlight

@@ -19,21 +19,15 @@ struct BlockDevice {
   std::string mount_point;  // of it or its partitions; several are separated by commas
   std::string file_system;
   std::string transport, model, scheduler, write_cache;  // empty: not known
-  std::vector<uint32_t> parts;  // whole disks that a stacked device (dm, md, NVMe multipath) lies on
-  bool makes_requests = true;   // false: it passes bios on, so all that is observed of it is its parts'
   std::optional<int64_t> nr_requests, nomerges, rq_affinity, read_ahead_kb, rotational, fua, wbt_lat_us, inflight;
+  std::vector<uint32_t> parts;  // disks that a stacked device lies on (layers.h)
+  bool stacked = false;         // it makes no requests: all that is observed of it is its parts'
 };
 
 using BlockDevices = std::map<uint32_t, BlockDevice>;
 
-// sys: "/sys" (a test brings its own tree); mount_info: text of /proc/self/mountinfo; disk_stats: of /proc/diskstats, the
-// only place that tells the numbers of hidden disks (paths of NVMe multipath). A mount point of a stacked device is one of
-// its parts' too.
-BlockDevices read_block_devices(const std::string &sys, const std::string &mount_info,
-                                const std::string &disk_stats = "");
-
-// What is to be known of stacked devices with file systems, in words; empty: there are none.
-std::string describe_layers(const BlockDevices &devices);
+// sys: "/sys" (a test brings its own tree); mount_info: text of /proc/self/mountinfo.
+BlockDevices read_block_devices(const std::string &sys, const std::string &mount_info);
 
 // "none [mq-deadline] kyber" → "mq-deadline".
 std::string active_choice(const std::string &choices);

@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "sidecar/base/log.h"
+#include "sidecar/host/layers.h"
 
 namespace flushlight {
 namespace {
@@ -19,11 +20,13 @@ std::string text_of(const char *path) {
   return text.str();
 }
 
-}  // namespace
-
-BlockDevices read_host_devices() {
-  return read_block_devices("/sys", text_of("/proc/self/mountinfo"), text_of("/proc/diskstats"));
+BlockDevices read_all() {
+  BlockDevices devices = read_block_devices("/sys", text_of("/proc/self/mountinfo"));
+  add_layers("/sys", text_of("/proc/diskstats"), &devices);
+  return devices;
 }
+
+}  // namespace
 
 HostFacts::~HostFacts() {
   {
@@ -52,7 +55,7 @@ std::shared_ptr<const BlockDevices> HostFacts::latest() const {
 void HostFacts::run() {
   for (;;) {
     try {
-      set(read_host_devices());
+      set(read_all());
     } catch (const std::exception &error) {
       spdlog::warn("reading facts about block devices failed: {}", error.what());
     }

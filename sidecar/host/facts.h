@@ -12,9 +12,6 @@
 
 namespace flushlight {
 
-// Of this host, now; may wait.
-BlockDevices read_host_devices();
-
 class HostFacts {
  public:
   HostFacts() = default;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sidecar/base/version.h"
+#include "sidecar/host/layers.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {

@@ -218,43 +218,6 @@ TEST_F(FakeSys, DiskWithAPartition) {
   EXPECT_EQ(disk.wbt_lat_us, 2000);
   EXPECT_EQ(disk.inflight, 4);
   EXPECT_FALSE(disk.fua) << "not there: not known";
-  EXPECT_EQ(disk.parts, std::vector<uint32_t>{});
-}
-
-// A disk of its own, a device-mapper device on a partition of it, NVMe multipath (whose path is a hidden disk without a
-// number in sysfs), and a device that lies on nothing and makes no requests.
-TEST_F(FakeSys, StackedDevices) {
-  const std::pair<const char *, const char *> disks[] = {
-      {"vdb", "254:16"}, {"dm-0", "252:0"}, {"nvme0n1", "259:1"}, {"zram0", "253:0"}};
-  for (const auto &[name, number] : disks) {
-    put(std::string("block/") + name + "/dev", number);
-    put(std::string("block/") + name + "/size", "1000");
-  }
-  put("block/vdb/mq/0/cpu_list", "0");
-  put("block/vdb/vdb1/partition", "1");
-  put("block/vdb/vdb1/dev", "254:17");
-  put("block/dm-0/slaves/vdb1/dev", "254:17");
-  put("block/nvme0c1n1/hidden", "1");
-  put("block/nvme0c1n1/mq/0/cpu_list", "0");
-  const BlockDevices devices = read_block_devices(root_,
-                                                  "36 35 252:0 / /data rw - xfs /dev/mapper/data rw\n"
-                                                  "37 35 259:1 / /more rw - ext4 /dev/nvme0n1 rw\n"
-                                                  "38 35 253:0 / /swap rw - ext4 /dev/zram0 rw\n",
-                                                  " 259       0 nvme0c1n1 5 0 40 1\n 259       1 nvme0n1 5 0 40 1\n");
-  const uint32_t disk = device_number(254, 16), path = device_number(259, 0);
-  EXPECT_EQ(devices.at(device_number(252, 0)).parts, std::vector<uint32_t>{disk});
-  EXPECT_EQ(devices.at(device_number(259, 1)).parts, std::vector<uint32_t>{path});
-  EXPECT_EQ(devices.at(disk).mount_point, "/data");
-  EXPECT_EQ(devices.at(disk).file_system, "xfs");
-  EXPECT_TRUE(devices.at(disk).makes_requests);
-  EXPECT_EQ(devices.at(path).name, "nvme0c1n1");
-  EXPECT_EQ(devices.at(path).mount_point, "/more");
-  EXPECT_FALSE(devices.at(device_number(259, 1)).makes_requests);
-  const std::string layers = describe_layers(devices);
-  EXPECT_NE(layers.find("dm-0 (/data) lies on vdb:"), std::string::npos) << layers;
-  EXPECT_NE(layers.find("nvme0n1 (/more) lies on nvme0c1n1:"), std::string::npos) << layers;
-  EXPECT_NE(layers.find("zram0 (/swap) makes no requests"), std::string::npos) << layers;
-  EXPECT_EQ(layers.find("vdb (/data)"), std::string::npos) << layers;
 }
 
 }  // namespace
