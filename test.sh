@@ -5,7 +5,7 @@
 #   ./test.sh             all tests but the labels long, bench, vm, tidy
 #   ./test.sh --quick     label unit only, without engines and sanitizers
 #   ./test.sh --label L   tests with a label that matches L
-#   ./test.sh --all       long and bench too
+#   ./test.sh --all       long, bench and vm too
 #
 # Root is needed for the labels kernel and rig. What a killed run left behind is cleaned first.
 set -euo pipefail
@@ -82,7 +82,7 @@ say "tests"
 case $what in
   quick) select=(-L '^unit$') ;;
   label) select=(-L "$label") ;;
-  all) select=(-LE '^(vm|tidy)$') ;;
+  all) select=(-LE '^tidy$') ;;
   *) select=(-LE "$outside_default") ;;
 esac
 # One at a time: rig tests measure time. A test may be disturbed by the machine (docs/decisions/0007): it gets three tries,

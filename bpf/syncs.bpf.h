@@ -38,4 +38,19 @@ int BPF_PROG(fl_xfs_sync, struct xfs_inode *inode)
 	return 0;
 }
 
+/* For file systems in modules: their types need CAP_SYS_ADMIN, a raw tracepoint without them does not. */
+SEC("raw_tp/ext4_sync_file_exit")
+int fl_ext4_sync_raw(void *arguments)
+{
+	count_sync();
+	return 0;
+}
+
+SEC("raw_tp/xfs_file_fsync")
+int fl_xfs_sync_raw(void *arguments)
+{
+	count_sync();
+	return 0;
+}
+
 #endif

@@ -13,6 +13,7 @@
 #include "sidecar/base/version.h"
 #include "sidecar/cli/exit_codes.h"
 #include "sidecar/host/kernel_port.h"
+#include "sidecar/host/layers.h"
 
 namespace flushlight::cli {
 namespace {
@@ -62,6 +63,16 @@ Feature descriptors() {
           fmt::format("at most {}", limit.rlim_max),
           "PostgreSQL takes one for each session: further sessions stay unobserved",
           "LimitNOFILE=65536 in the unit"};
+}
+
+Feature block_layers() {
+  const std::string layers = describe_layers_of_host();
+  return {"block devices make requests themselves",
+          layers.empty(),
+          false,
+          layers.empty() ? "all with a file system on them" : layers,
+          "latency and stalls of a stacked device are those of the disks below it",
+          "none needed where the disks below are named"};
 }
 
 Feature daemon_answers(const Connection &connection) {
@@ -144,6 +155,7 @@ std::vector<Feature> examine(const Connection &connection, const std::string &bt
   options.btf_path = btf_path;
   for (Feature &feature : probe_kernel_features(options)) features.push_back(std::move(feature));
   features.push_back(shared_memory());
+  features.push_back(block_layers());
   features.push_back(memory_lock());
   features.push_back(descriptors());
   features.push_back(daemon_answers(connection));

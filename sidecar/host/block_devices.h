@@ -6,6 +6,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace flushlight {
 
@@ -19,6 +20,8 @@ struct BlockDevice {
   std::string file_system;
   std::string transport, model, scheduler, write_cache;  // empty: not known
   std::optional<int64_t> nr_requests, nomerges, rq_affinity, read_ahead_kb, rotational, fua, wbt_lat_us, inflight;
+  std::vector<uint32_t> parts;  // disks that a stacked device lies on (layers.h)
+  bool stacked = false;         // it makes no requests: all that is observed of it is its parts'
 };
 
 using BlockDevices = std::map<uint32_t, BlockDevice>;

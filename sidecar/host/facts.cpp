@@ -6,17 +6,24 @@
 #include <sstream>
 
 #include "sidecar/base/log.h"
+#include "sidecar/host/layers.h"
 
 namespace flushlight {
 namespace {
 
 constexpr auto kInterval = std::chrono::seconds(1);
 
-BlockDevices read_all() {
-  std::ifstream file("/proc/self/mountinfo");
+std::string text_of(const char *path) {
+  std::ifstream file(path);
   std::ostringstream text;
   text << file.rdbuf();
-  return read_block_devices("/sys", text.str());
+  return text.str();
+}
+
+BlockDevices read_all() {
+  BlockDevices devices = read_block_devices("/sys", text_of("/proc/self/mountinfo"));
+  add_layers("/sys", text_of("/proc/diskstats"), &devices);
+  return devices;
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 #include "sidecar/kernel/btf.h"
 
 #include <bpf/libbpf.h>
+#include <unistd.h>
 
 #include <cstring>
 
@@ -109,6 +110,16 @@ std::optional<int> tracepoint_arguments(const btf *b, const std::string &name) {
   type = btf__type_by_id(b, type->type);  // function
   if (!btf_is_func_proto(type)) return std::nullopt;
   return btf_vlen(type) - 1;
+}
+
+std::string tracepoint_module(const btf *b, const std::string &name) {
+  const std::string module = name.substr(0, name.find('_'));
+  const std::string path = "/sys/kernel/btf/" + module;
+  if (access(path.c_str(), R_OK) != 0) return "";
+  btf *split = btf__parse_split(path.c_str(), const_cast<btf *>(b));  // it only reads the base
+  if (libbpf_get_error(split) != 0) return "";
+  const Btf owner(split);
+  return tracepoint_arguments(split, name) ? module : "";
 }
 
 }  // namespace flushlight::kernel

@@ -32,4 +32,8 @@ Result<KernelConstants> kernel_constants(const btf *b);
 // Number of arguments of a tracepoint (without the data word); nullopt: the kernel has no such tracepoint.
 std::optional<int> tracepoint_arguments(const btf *b, const std::string &name);
 
+// File systems are modules in most distributions, with a BTF of their own; a tracepoint's name begins with its module's.
+// "": no such module is loaded, or it has no such tracepoint.
+std::string tracepoint_module(const btf *b, const std::string &name);
+
 }  // namespace flushlight::kernel

@@ -50,10 +50,11 @@ struct Capability {
   bool required;
   const char *cost;
 };
+constexpr int kSysAdmin = 21;
 constexpr Capability kCapabilities[] = {
     {"CAP_BPF", 39, true, "no tracing: commit times without causes (tier B)"},
     {"CAP_PERFMON", 38, true, "no tracing: commit times without causes (tier B)"},
-    {"CAP_SYS_ADMIN", 21, false, "the cost of the BPF programs cannot be measured continuously"},
+    {"CAP_SYS_ADMIN", kSysAdmin, false, "the cost of the BPF programs cannot be measured continuously"},
 };
 
 bool has_capability(int number) {
@@ -69,6 +70,13 @@ Feature tracepoint_feature(const btf *b, const Tracepoint &t) {
   f.required = t.required;
   f.cost = t.cost;
   auto arguments = tracepoint_arguments(b, t.name);
+  if (const std::string module = arguments ? "" : tracepoint_module(b, t.name); !module.empty()) {
+    const bool typed = has_capability(kSysAdmin);
+    f.present = typed || untyped_twin(t.name) != nullptr;
+    f.detail = "in the module " + module + (typed ? "" : ", without its types (they need CAP_SYS_ADMIN)");
+    f.remedy = "grant CAP_SYS_ADMIN, or use a kernel with " + module + " built in";
+    return f;
+  }
   // newer kernels may pass more arguments at the end (sched_switch got prev_state in 5.18)
   f.present = arguments && *arguments >= t.arguments;
   if (!arguments) {
@@ -85,6 +93,10 @@ Feature tracepoint_feature(const btf *b, const Tracepoint &t) {
 }
 
 }  // namespace
+
+bool has_typed_tracepoint(const btf *b, const std::string &name) {
+  return tracepoint_arguments(b, name) || (has_capability(kSysAdmin) && !tracepoint_module(b, name).empty());
+}
 
 std::vector<Feature> features_from(const btf *b, const Options &) {
   std::vector<Feature> result;

@@ -41,6 +41,16 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", "sleeps in a memory cgroup's reclaim count as other"},
 };
 
+// For tracepoints of modules, whose types only CAP_SYS_ADMIN may read: raw tracepoints need none.
+struct UntypedTwin {
+  const char *tracepoint;
+  const char *program;
+};
+constexpr UntypedTwin kUntypedTwins[] = {
+    {"ext4_sync_file_exit", "fl_ext4_sync_raw"},
+    {"xfs_file_fsync", "fl_xfs_sync_raw"},
+};
+
 // Kernels before 6.5: how long after block_rq_complete in a thread its sleepers are woken by that thread. (In an
 // interrupt, where nearly all requests complete, the interrupt's end is the end.)
 constexpr uint64_t kCompletingNs = 100000;
@@ -48,11 +58,11 @@ constexpr uint64_t kCompletingNs = 100000;
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",   "fl_switch",     "fl_io_done",     "fl_irq_exit",          "fl_softirq_exit", "fl_complete",
-    "fl_merge",    "fl_requeue",    "fl_issue",       "fl_work_start",        "fl_queue_work",   "fl_ext4_sync",
-    "fl_xfs_sync", "fl_io_start",   "fl_getrq",       "fl_backmerge",         "fl_frontmerge",   "fl_bio_queue",
-    "fl_dirty",    "fl_dirty_long", "fl_reclaim_end", "fl_memcg_reclaim_end", "fl_reclaim",      "fl_memcg_reclaim",
-    "fl_fork",     "fl_rename",
+    "fl_waking",     "fl_switch",        "fl_io_done",      "fl_irq_exit",   "fl_softirq_exit", "fl_complete",
+    "fl_merge",      "fl_requeue",       "fl_issue",        "fl_work_start", "fl_queue_work",   "fl_ext4_sync",
+    "fl_xfs_sync",   "fl_ext4_sync_raw", "fl_xfs_sync_raw", "fl_io_start",   "fl_getrq",        "fl_backmerge",
+    "fl_frontmerge", "fl_bio_queue",     "fl_dirty",        "fl_dirty_long", "fl_reclaim_end",  "fl_memcg_reclaim_end",
+    "fl_reclaim",    "fl_memcg_reclaim", "fl_fork",         "fl_rename",
 };
 
 // What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.
@@ -103,6 +113,12 @@ bool statistics_are_on() {
 }
 
 }  // namespace
+
+const char *untyped_twin(const std::string &tracepoint) {
+  for (const UntypedTwin &twin : kUntypedTwins)
+    if (tracepoint == twin.tracepoint) return twin.program;
+  return nullptr;
+}
 
 uint64_t steady_ns() {
   return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
@@ -157,9 +173,16 @@ Result<> Tracer::Impl::open() {
   bpf_map__set_max_entries(skeleton->maps.pool, options.pool_slots);
   for (const OptionalProgram &p : kOptionalPrograms) {
     const auto arguments = tracepoint_arguments(btf.get(), p.tracepoint);
-    if (arguments && (p.arguments == 0 || *arguments == p.arguments)) continue;
+    const bool fits = p.arguments == 0 || (arguments && *arguments == p.arguments);
+    if (fits && has_typed_tracepoint(btf.get(), p.tracepoint)) continue;
     bpf_program *program = bpf_object__find_program_by_name(skeleton->obj, p.program);
     if (program != nullptr) bpf_program__set_autoload(program, false);
+  }
+  for (const UntypedTwin &twin : kUntypedTwins) {
+    const bool wanted =
+        !has_typed_tracepoint(btf.get(), twin.tracepoint) && !tracepoint_module(btf.get(), twin.tracepoint).empty();
+    bpf_program *program = bpf_object__find_program_by_name(skeleton->obj, twin.program);
+    if (program != nullptr) bpf_program__set_autoload(program, wanted);
   }
   int code = flushlight_bpf__load(skeleton);
   if (code != 0)

@@ -65,4 +65,10 @@ struct Tracer::Impl {
 
 std::vector<Feature> features_from(const btf *b, const Options &options);
 
+// Whether a program may attach to it by BTF: it is in the kernel, or in a module and we may read the types of modules.
+bool has_typed_tracepoint(const btf *b, const std::string &name);
+
+// A program that does the same without the types of a module; nullptr: there is none.
+const char *untyped_twin(const std::string &tracepoint);
+
 }  // namespace flushlight::kernel

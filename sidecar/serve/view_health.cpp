@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "sidecar/base/version.h"
+#include "sidecar/host/layers.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {
@@ -124,6 +125,14 @@ Row tracing_row(const ViewContext &context) {
   return row;
 }
 
+// Nothing wrong, but to be known: where the figures of a stacked device are found.
+Row devices_row(const ViewContext &context) {
+  Row row;
+  row.component = "devices";
+  row.detail = describe_layers(context.devices);
+  return row;
+}
+
 Row statements_row(const ViewContext &context) {
   const StatementTable &table = context.statistics.statements();
   Row row;
@@ -154,6 +163,7 @@ struct Uncovered {
 constexpr Uncovered kUncovered[] = {{0x9123683E, "btrfs"},    {0xF2F52010, "f2fs"}, {0x2FC12FC1, "zfs"},
                                     {0xCA451A4E, "bcachefs"}, {0x6969, "nfs"},      {0xFF534D42, "cifs"},
                                     {0x65735546, "fuse"},     {0x3153464A, "jfs"}};
+
 Row metrics_row(const ViewContext &context) {
   const DaemonState &state = context.state;
   Row row;
@@ -217,6 +227,7 @@ void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   visit(daemon_row(context));
   visit(tracing_row(context));
   if (context.kernel != nullptr) visit(causes_row(context));
+  visit(devices_row(context));
   visit(statements_row(context));
   visit(slow_commits_row(context));
   visit(metrics_row(context));

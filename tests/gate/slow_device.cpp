@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <stdexcept>
-#include <vector>
 
 namespace gate {
 namespace {
@@ -26,6 +25,8 @@ SlowDevice::SlowDevice() : folder_(required("FLUSHLIGHT_GATE_FOLDER")), file_sys
   close(fd);
   if (at == MAP_FAILED) throw std::runtime_error("cannot map the device's control block");
   control_ = static_cast<rig::SlowControl *>(at);
+  release();
+  if (const char *block_device = std::getenv("FLUSHLIGHT_GATE_CLOCK_DEVICE")) find_clock(block_device);
 }
 
 SlowDevice::~SlowDevice() {
@@ -39,16 +40,57 @@ void SlowDevice::release() {
   for (auto &delay : control_->delay_ns) delay = 0;
 }
 
-uint64_t SlowDevice::held_ns(rig::Kind kind, uint64_t begin_ns, uint64_t end_ns) const {
-  std::vector<std::pair<uint64_t, uint64_t>> holds;
+// In a virtual machine the device belongs to another kernel with a clock of its own. Reads that nobody else makes (the
+// device's last block) tell the distance: each one's middle is the same moment for both. The shortest is the best.
+void SlowDevice::find_clock(const char *block_device) {
+  constexpr size_t kBlock = 4096;
+  constexpr int kReads = 32;
+  int fd = open(block_device, O_RDONLY | O_DIRECT | O_CLOEXEC);
+  const off_t size = fd < 0 ? 0 : lseek(fd, 0, SEEK_END);
+  if (size < static_cast<off_t>(2 * kBlock)) throw std::runtime_error(std::string("cannot read ") + block_device);
+  const off_t offset = (size / static_cast<off_t>(kBlock) - 1) * static_cast<off_t>(kBlock);
+  alignas(kBlock) char block[kBlock];
+  uint64_t shortest_ns = ~0ull;
+  for (int i = 0; i < kReads; i++) {
+    const uint64_t first = control_->logged, before = rig::monotonic_ns();
+    if (pread(fd, block, sizeof block, offset) != static_cast<ssize_t>(sizeof block))
+      throw std::runtime_error(std::string("cannot read the last block of ") + block_device);
+    const uint64_t after = rig::monotonic_ns(), logged = control_->logged;
+    for (uint64_t n = first; n < logged; n++) {
+      const rig::Operation &o = control_->log[n % rig::kLogEntries];
+      if (o.sequence != n + 1 || o.kind != rig::Kind::read || o.offset_bytes != static_cast<uint64_t>(offset)) continue;
+      if (after - before >= shortest_ns) continue;
+      shortest_ns = after - before;
+      clock_ahead_ns_ = o.begin_ns + (o.end_ns - o.begin_ns) / 2 - (before + shortest_ns / 2);
+    }
+  }
+  close(fd);
+  if (shortest_ns == ~0ull) throw std::runtime_error("the device's log does not show our reads");
+}
+
+template <typename Visit>
+void SlowDevice::each_operation(rig::Kind kind, uint64_t begin_ns, uint64_t end_ns, const Visit &visit) const {
   uint64_t logged = control_->logged;
   uint64_t first = logged > rig::kLogEntries ? logged - rig::kLogEntries : 0;
   for (uint64_t n = first; n < logged; n++) {
     const rig::Operation &o = control_->log[n % rig::kLogEntries];
-    if (o.sequence != n + 1 || o.kind != kind || o.asked_ns == 0) continue;
-    if (o.end_ns > begin_ns && o.begin_ns < end_ns)
-      holds.emplace_back(std::max(o.begin_ns, begin_ns), std::min(o.end_ns, end_ns));
+    if (o.sequence != n + 1 || o.kind != kind) continue;
+    const uint64_t from = o.begin_ns - clock_ahead_ns_, to = o.end_ns - clock_ahead_ns_;
+    if (to > begin_ns && from < end_ns) visit(from, to, o.asked_ns);
   }
+}
+
+std::vector<uint64_t> SlowDevice::operations_ns(rig::Kind kind, uint64_t begin_ns, uint64_t end_ns) const {
+  std::vector<uint64_t> lengths;
+  each_operation(kind, begin_ns, end_ns, [&](uint64_t from, uint64_t to, uint64_t) { lengths.push_back(to - from); });
+  return lengths;
+}
+
+uint64_t SlowDevice::held_ns(rig::Kind kind, uint64_t begin_ns, uint64_t end_ns) const {
+  std::vector<std::pair<uint64_t, uint64_t>> holds;
+  each_operation(kind, begin_ns, end_ns, [&](uint64_t from, uint64_t to, uint64_t asked_ns) {
+    if (asked_ns != 0) holds.emplace_back(std::max(from, begin_ns), std::min(to, end_ns));
+  });
   std::sort(holds.begin(), holds.end());
   uint64_t total = 0, covered = begin_ns;
   for (auto [from, to] : holds) {

@@ -10,9 +10,6 @@
 #define FUSE_USE_VERSION 312
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,12 +20,11 @@
 #include <cstring>
 #include <memory>
 
-#include "slow_control.h"
+#include "held.h"
 
 namespace {
 
 using rig::Kind;
-using rig::monotonic_ns;
 
 constexpr fuse_ino_t kRoot = FUSE_ROOT_ID;
 constexpr fuse_ino_t kDisk = 2;
@@ -36,62 +32,9 @@ constexpr const char *kDiskName = "disk";
 constexpr double kForever_s = 86400;
 constexpr unsigned kRequestBytes = 1 << 20;
 constexpr unsigned kWorkers = 64;  // more than the loop device has requests at once (nr_requests is 128, 64 wait)
-constexpr uint64_t kFreezeStep_ns = 1'000'000;  // a freeze that is lifted early ends within this
 
 int backing_fd = -1;
 rig::SlowControl *control = nullptr;
-
-void sleep_until(uint64_t when_ns) {
-  timespec when{static_cast<time_t>(when_ns / 1'000'000'000u), static_cast<long>(when_ns % 1'000'000'000u)};
-  while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &when, nullptr) == EINTR) {
-  }
-}
-
-bool touches_range(uint64_t offset_bytes, uint64_t length_bytes) {
-  const uint64_t range_length = control->range_length_bytes;
-  const uint64_t range_offset = control->range_offset_bytes;
-  return range_length == 0 ||
-         (offset_bytes < range_offset + range_length && range_offset < offset_bytes + length_bytes);
-}
-
-// Holds the calling operation as long as the settings say; log() records it just before it is answered.
-class Held {
- public:
-  Held(Kind kind, uint64_t offset_bytes, uint32_t length_bytes)
-      : kind_(kind), offset_bytes_(offset_bytes), length_bytes_(length_bytes), begin_ns_(monotonic_ns()) {
-    uint64_t asked = control->delay_ns[static_cast<unsigned>(kind)];
-    if (kind != Kind::flush && !touches_range(offset_bytes, length_bytes)) asked = 0;
-    if (asked) sleep_until(begin_ns_ + asked);
-    for (uint64_t now = monotonic_ns(), until; (until = control->frozen_until_ns) > now; now = monotonic_ns()) {
-      asked = std::max(asked, until - begin_ns_);
-      sleep_until(std::min(until, now + kFreezeStep_ns));
-    }
-    asked_ns_ = asked;
-    released_ns_ = monotonic_ns();
-  }
-
-  // Before the reply: whoever sees the operation complete finds it in the log.
-  void log() const {
-    const uint64_t number = control->logged.fetch_add(1);
-    rig::Operation &entry = control->log[number % rig::kLogEntries];
-    entry.sequence.store(0, std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_release);
-    entry.begin_ns = begin_ns_;
-    entry.released_ns = released_ns_;
-    entry.end_ns = monotonic_ns();
-    entry.offset_bytes = offset_bytes_;
-    entry.length_bytes = length_bytes_;
-    entry.kind = kind_;
-    entry.asked_ns = asked_ns_;
-    entry.sequence.store(number + 1, std::memory_order_release);
-  }
-
- private:
-  Kind kind_;
-  uint64_t offset_bytes_;
-  uint32_t length_bytes_;
-  uint64_t begin_ns_, released_ns_ = 0, asked_ns_ = 0;
-};
 
 struct stat attributes(fuse_ino_t inode) {
   struct stat result {};
@@ -148,7 +91,7 @@ void on_open(fuse_req_t request, fuse_ino_t, fuse_file_info *file) {
 }
 
 void on_read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_file_info *) {
-  const Held held(Kind::read, static_cast<uint64_t>(offset), static_cast<uint32_t>(size));
+  const rig::Held held(*control, Kind::read, static_cast<uint64_t>(offset), static_cast<uint32_t>(size));
   thread_local std::unique_ptr<char[]> buffer(new char[kRequestBytes]);
   const ssize_t got = pread(backing_fd, buffer.get(), std::min<size_t>(size, kRequestBytes), offset);
   const int error = errno;
@@ -160,7 +103,7 @@ void on_read(fuse_req_t request, fuse_ino_t, size_t size, off_t offset, fuse_fil
 }
 
 void on_write(fuse_req_t request, fuse_ino_t, const char *data, size_t size, off_t offset, fuse_file_info *) {
-  const Held held(Kind::write, static_cast<uint64_t>(offset), static_cast<uint32_t>(size));
+  const rig::Held held(*control, Kind::write, static_cast<uint64_t>(offset), static_cast<uint32_t>(size));
   const ssize_t put = pwrite(backing_fd, data, size, offset);
   const int error = errno;
   held.log();
@@ -171,7 +114,7 @@ void on_write(fuse_req_t request, fuse_ino_t, const char *data, size_t size, off
 }
 
 void on_fsync(fuse_req_t request, fuse_ino_t, int, fuse_file_info *) {
-  const Held held(Kind::flush, 0, 0);
+  const rig::Held held(*control, Kind::flush, 0, 0);
   held.log();
   fuse_reply_err(request, 0);
 }
@@ -186,30 +129,8 @@ bool open_files(const char *backing_path, const char *control_path) {
     std::perror(backing_path);
     return false;
   }
-  const int fd = open(control_path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (fd < 0 || ftruncate(fd, sizeof(rig::SlowControl)) != 0) {
-    std::perror(control_path);
-    return false;
-  }
-  void *memory = mmap(nullptr, sizeof(rig::SlowControl), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);
-  close(fd);
-  if (memory == MAP_FAILED) {
-    std::perror("mmap");
-    return false;
-  }
-  control = static_cast<rig::SlowControl *>(memory);
-  control->magic = rig::kMagic;
-  control->ready = 0;
-  return true;
-}
-
-// None of these is needed to work, only to hold exactly what was asked under pressure.
-void prepare_process(bool fifo) {
-  if (mlockall(MCL_CURRENT | MCL_FUTURE) != 0) std::perror("slowfs: mlockall (going on)");
-  prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0);
-  sched_param priority{};
-  priority.sched_priority = 10;
-  if (fifo && sched_setscheduler(0, SCHED_FIFO, &priority) != 0) std::perror("slowfs: SCHED_FIFO (going on)");
+  control = rig::open_control(control_path);
+  return control != nullptr;
 }
 
 int serve(const char *mountpoint) {
@@ -251,6 +172,6 @@ int main(int argc, char **argv) {
     return 2;
   }
   if (!open_files(argv[2], argv[3])) return 1;
-  prepare_process(fifo);
+  rig::prepare_process(fifo);
   return serve(argv[1]);
 }
