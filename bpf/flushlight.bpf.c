@@ -22,5 +22,6 @@
 #include "switches.bpf.h"
 #include "enrol.bpf.h"
 #include "syncs.bpf.h"
+#include "journals.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

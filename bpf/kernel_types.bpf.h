@@ -74,6 +74,13 @@ struct request_queue {
 
 struct block_device {
 	struct gendisk *bd_disk;
+	unsigned int bd_dev;
+} CORE;
+
+/* jbd2's journal_t */
+struct journal_s {
+	struct block_device *j_dev; /* holds the journal; j_fs_dev, unless it is external */
+	struct block_device *j_fs_dev;
 } CORE;
 
 struct bio {
