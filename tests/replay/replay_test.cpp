@@ -205,7 +205,8 @@ TEST_P(Replay, RowsSayWhatTheLiveViewsSaid) {
   const std::string fault = live.at("fault");
   if (fault == "none" || fault == "cpu") return;
   const double held_ms = live.at("held_in_commit_ms").get<double>();
-  EXPECT_NEAR(sum(fault + "_ms") / accounted, held_ms, 0.1 * held_ms) << "the client's own clock";
+  EXPECT_NEAR((sum("flush_ms") + sum("write_ms")) / accounted, held_ms, 0.1 * held_ms) << "the client's own clock";
+  EXPECT_GE(sum(fault + "_ms") / accounted, 0.8 * held_ms) << "tests/rig/README.md says why it may be less than all";
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, Replay, ::testing::ValuesIn(record_names()),

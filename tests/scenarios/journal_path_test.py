@@ -40,9 +40,10 @@ class JournalPath(unittest.TestCase):
         for _ in range(20):
             server.sql("INSERT INTO segments VALUES (1)", "SELECT pg_switch_wal()", database=server.system_database)
         server.sql("CHECKPOINT")
+        time.sleep(1.2)  # what is read from files is at most a second old
         cls.journal_before = cls.journal(), cls.told()
         cls.result = measure(server, "flush", FLUSH_MS, 4, 4)
-        time.sleep(1.2)  # what is read from files is at most a second old
+        time.sleep(1.2)
         cls.journal_after = cls.journal(), cls.told()
         cls.by_role = {row["role"]: row for row in server.sql(
             "SELECT role, count(*) AS n, avg(duration_ms) AS duration_ms, avg(flush_ms) AS flush_ms, avg(journal_ms) AS journal_ms"
