@@ -76,6 +76,8 @@ int BPF_PROG(fl_journal_start, struct journal_s *journal)
 	j->phase = FL_JOURNAL_STARTING;
 	j->began_ns = bpf_ktime_get_ns();
 	j->phase_since_ns = j->began_ns;
+	if (bpf_core_field_exists(journal->j_total_len))
+		j->log_bytes = (__u64)journal->j_total_len * (__u32)journal->j_blocksize;
 	journal_holds(journal->j_fs_dev, j->index);
 	journal_holds(journal->j_dev, j->index);
 	return 0;

@@ -81,6 +81,8 @@ struct block_device {
 struct journal_s {
 	struct block_device *j_dev; /* holds the journal; j_fs_dev, unless it is external */
 	struct block_device *j_fs_dev;
+	unsigned int j_total_len; /* in blocks; since 5.11 */
+	int j_blocksize;
 } CORE;
 
 struct bio {

@@ -246,7 +246,8 @@ struct fl_journal {
 	fl_u64 began_ns; /* the commit under way; 0: none */
 	fl_u64 phase_since_ns;
 	fl_u64 phase_ns[FL_JOURNAL_PHASES];
-	fl_u64 flushes; /* that its devices did during its commits */
+	fl_u64 log_bytes; /* size of the journal; 0: the kernel does not say */
+	fl_u64 flushes;   /* that its devices did during its commits */
 	fl_u64 checkpoints;
 	struct fl_device_histogram commits;
 };

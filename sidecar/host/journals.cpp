@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
-#include <sys/statvfs.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -56,7 +55,7 @@ std::string jbd2_folder(const std::string &root, const std::string &name) {
 }
 
 // 12 transactions (10 requested), each up to 8192 blocks / average: / 3ms logging transaction …
-void read_jbd2(const std::string &text, int64_t block_bytes, JournalFacts *journal) {
+void read_jbd2(const std::string &text, JournalFacts *journal) {
   struct Average {
     std::string_view words;
     std::optional<double> JournalFacts::*member;
@@ -73,9 +72,6 @@ void read_jbd2(const std::string &text, int64_t block_bytes, JournalFacts *journ
     if (words.size() >= 2 && words[1] == "transactions") {
       journal->commits = to_number(words[0]);
       if (words.size() >= 4) journal->requested = to_number(words[2].substr(1));
-      if (words.size() >= 8)  // a transaction may have a quarter of the journal
-        if (const auto quarter = to_number(words[words.size() - 2]); quarter && block_bytes > 0)
-          journal->log_bytes = *quarter * 4 * block_bytes;
     }
     for (const Average &average : kAverages)
       if (!words.empty() && line.find(average.words) != std::string_view::npos)
@@ -85,7 +81,7 @@ void read_jbd2(const std::string &text, int64_t block_bytes, JournalFacts *journ
     for (const Average &average : kAverages) (journal->*average.member).reset();
 }
 
-void read_ext4(const std::string &root, const Mount &mount, JournalFacts *journal) {
+void read_ext4(const std::string &root, const Mount & /*mount*/, JournalFacts *journal) {
   const std::string options = read_text_file(fmt::format("{}/proc/fs/ext4/{}/options", root, journal->name), 16384);
   for (const std::string_view option : split_lines(options)) {
     if (option.starts_with("data=")) journal->mode = option.substr(5);
@@ -100,10 +96,7 @@ void read_ext4(const std::string &root, const Mount &mount, JournalFacts *journa
   }
   journal->journal_device =
       folder.starts_with(journal->name + "-") ? journal->name : folder.substr(0, folder.find('-'));
-  struct statvfs status {};
-  const bool known = statvfs((root + mount.mount_point).c_str(), &status) == 0;
-  read_jbd2(read_text_file(fmt::format("{}/proc/fs/jbd2/{}/info", root, folder), 16384),
-            known ? static_cast<int64_t>(status.f_bsize) : 0, journal);
+  read_jbd2(read_text_file(fmt::format("{}/proc/fs/jbd2/{}/info", root, folder), 16384), journal);
   const std::string fast = read_text_file(fmt::format("{}/proc/fs/ext4/{}/fc_info", root, journal->name), 16384);
   for (const std::string_view line : split_lines(fast)) {
     const auto words = split_words(line);

@@ -125,6 +125,7 @@ std::vector<JournalCommits> Tracer::journals() const {
     journal.device = from.number;
     journal.in_progress_ns = from.began_ns;
     std::copy(std::begin(from.phase_ns), std::end(from.phase_ns), journal.phase_ns);
+    journal.log_bytes = from.log_bytes;
     journal.flushes = from.flushes;
     journal.checkpoints = from.checkpoints;
     journal.buckets.assign(from.commits.buckets, from.commits.buckets + FL_HISTOGRAM_BUCKETS);

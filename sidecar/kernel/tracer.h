@@ -72,7 +72,8 @@ struct JournalCommits {
   uint32_t device = 0;          // of the file system
   uint64_t in_progress_ns = 0;  // since when; 0: none
   uint64_t phase_ns[kPhases] = {};
-  uint64_t flushes = 0;  // that its devices did during its commits
+  uint64_t log_bytes = 0;  // size of the journal; 0: not known
+  uint64_t flushes = 0;    // that its devices did during its commits
   uint64_t checkpoints = 0;
   std::vector<uint64_t> buckets;  // of commit times
   uint64_t sum_ns = 0;

@@ -71,7 +71,6 @@ Columns journal_columns() {
   for (const auto &[name, member] : kTexts)
     columns.push_back({name, [member = member](const Row &r, auto &) { return text_or_null(r.facts->*member); }});
   static constexpr std::pair<std::string_view, std::optional<int64_t> JournalFacts::*> kNumbers[] = {
-      {"log_bytes", &JournalFacts::log_bytes},
       {"log_used_bytes", &JournalFacts::log_used_bytes},
       {"commits", &JournalFacts::commits},
       {"requested", &JournalFacts::requested},
@@ -83,6 +82,10 @@ Columns journal_columns() {
       {"log_force_sleeps", &JournalFacts::log_force_sleeps}};
   for (const auto &[name, member] : kNumbers)
     columns.push_back({name, [member = member](const Row &r, auto &) { return int_or_null(r.facts->*member); }});
+  columns.push_back({"log_bytes", [](const Row &r, auto &) {
+                       return r.seen && r.seen->log_bytes ? count_cell(r.seen->log_bytes)
+                                                          : int_or_null(r.facts->log_bytes);
+                     }});
   add_times(&columns);
   columns.push_back(
       {"checkpoints", [](const Row &r, auto &) { return r.seen ? count_cell(r.seen->checkpoints) : null_cell(); }});

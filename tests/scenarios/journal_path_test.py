@@ -8,6 +8,8 @@ whose commit block is flush, write, flush on a device without FUA.
   tests/scenarios/journal_path_test.py [--build DIR] [--engine postgres15]
 """
 import argparse
+import re
+import subprocess
 import sys
 import threading
 import time
@@ -65,6 +67,9 @@ class JournalPath(unittest.TestCase):
         self.assertEqual(after["journal_device"], after["name"])
         self.assertAlmostEqual(after["commits"] - before["commits"], told_after - told_before, delta=2)
         self.assertGreater(told_after - told_before, 20)
+        dump = subprocess.run(["dumpe2fs", "-h", f"/dev/{after['name']}"], capture_output=True, text=True, check=True).stdout
+        blocks, block_bytes = (int(re.search(rf"^{name}: +(\d+)", dump, re.M).group(1)) for name in ("Total journal blocks", "Block size"))
+        self.assertEqual(after["log_bytes"], blocks * block_bytes)
         # preflush and postflush of the commit block; what came before the load was fast
         held_ms = 2 * self.result["held_ms"]
         self.assertAlmostEqual(after["commit_p95_ms"], held_ms, delta=0.15 * held_ms, msg=after)
@@ -96,6 +101,29 @@ class JournalPath(unittest.TestCase):
         time.sleep(0.5)
         after = self.server.sql(query)[0]
         self.assertTrue(after["oldest_request_ms"] is None or after["oldest_request_ms"] < 500, after)
+
+    def test_pressure_shows_dirty_memory_and_waiting(self):
+        query = "SELECT * FROM flushlight.pressure WHERE scope = 'host'"
+        time.sleep(1.2)
+        before, bytes_written = self.server.sql(query)[0], 32 << 20
+        self.server.device.freeze(3000)
+        waiter = threading.Thread(target=self.server.sql, args=("INSERT INTO segments VALUES (3)",),
+                                  kwargs={"database": self.server.system_database})
+        waiter.start()
+        file = Path(self.server.device.mount) / "dirty"
+        file.write_bytes(b"x" * bytes_written)  # nobody can write it back now
+        time.sleep(1.5)
+        meanwhile = self.server.sql(query)[0]
+        waiter.join()
+        time.sleep(1.2)
+        after = self.server.sql(query)[0]
+        file.unlink()
+        dirty = [row["dirty_bytes"] + row["writeback_bytes"] for row in (before, meanwhile)]
+        self.assertGreater(dirty[1] - dirty[0], 0.75 * bytes_written)
+        self.assertGreater(after["io_some_ms"] - before["io_some_ms"], 2000, "a task waited for I/O nearly all the time")
+        own = self.server.sql("SELECT * FROM flushlight.pressure WHERE scope = 'cgroup'")
+        self.assertEqual(len(own), 1, own)
+        self.assertTrue(own[0]["name"].startswith("/"), own)
 
     def test_the_account_closes_on_the_journal(self):
         result = self.result
