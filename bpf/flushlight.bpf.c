@@ -23,5 +23,6 @@
 #include "switches.bpf.h"
 #include "enrol.bpf.h"
 #include "syncs.bpf.h"
+#include "journals.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

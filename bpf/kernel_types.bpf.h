@@ -112,6 +112,15 @@ struct gendisk {
 
 struct block_device {
 	struct gendisk *bd_disk;
+	unsigned int bd_dev;
+} CORE;
+
+/* jbd2's journal_t */
+struct journal_s {
+	struct block_device *j_dev; /* holds the journal; j_fs_dev, unless it is external */
+	struct block_device *j_fs_dev;
+	unsigned int j_total_len; /* in blocks; since 5.11 */
+	int j_blocksize;
 } CORE;
 
 struct bio {

@@ -3,6 +3,7 @@
  * State of the kernel side. Who writes what:
  *   ledger    the CPU that switches a thread out or in, and enrolment in the thread's own context
  *   states    the same, and any CPU that starts, issues or completes a request of the thread (atomics)
+ *   journals  the journal's own thread; checkpoints whoever needs room
  *   requests  the CPU that handles the request's event; a request has one event at a time
  * The structs that the daemon reads too are in bpf/shared.h.
  */
@@ -120,6 +121,14 @@ struct {
 	__type(key, __u32);
 	__type(value, struct fl_device_histogram);
 } device_histograms SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, FL_JOURNALS);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__type(key, __u32);
+	__type(value, struct fl_journal);
+} journals SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);

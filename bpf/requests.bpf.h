@@ -180,6 +180,22 @@ static __always_inline struct fl_request *request_of(struct request *rq, __u32 *
 	return r || !fl_no_io_start ? r : request_adopt(rq, where);
 }
 
+/* During a journal's commit its devices' flushes are counted for it: its own, nearly always. */
+static __noinline int count_journal_flush(__u32 device)
+{
+	struct fl_device *d = bpf_map_lookup_elem(&devices, &device);
+	struct fl_journal *j;
+	__u32 at;
+
+	if (!d || !d->journal)
+		return 0;
+	at = d->journal - 1;
+	j = bpf_map_lookup_elem(&journals, &at);
+	if (j)
+		__sync_fetch_and_add(&j->flushes, 1);
+	return 0;
+}
+
 /* The flush of the flush machinery is nobody's own, has no start event and no block_io_done: it is one request
  * for ever, and lives from issue to completion. */
 static __noinline int flush_issued(struct request *rq, __u64 now)
@@ -189,10 +205,11 @@ static __noinline int flush_issued(struct request *rq, __u64 now)
 	if (!r)
 		r = request_open((__u64)rq, rq->cmd_flags, device_index(rq->q->disk), now, FL_WAIT_NONE, 0,
 				 0);
-	if (r) {
-		r->start_ns = now;
-		r->issue_ns = now;
-	}
+	if (!r)
+		return 0;
+	r->start_ns = now;
+	r->issue_ns = now;
+	count_journal_flush(r->device);
 	return 0;
 }
 

@@ -225,8 +225,8 @@ struct fl_process {
 };
 
 struct fl_device {
-	fl_u32 number; /* major << 20 | minor; 0: free */
-	fl_u32 reserved;
+	fl_u32 number;  /* major << 20 | minor; 0: free */
+	fl_u32 journal; /* index in journals, plus one, of one that commits there now; 0: none */
 };
 
 /* operation (0 read, 1 write, 2 flush, 3 discard: the kernel's own numbers) * 2 + stage (0 queue, 1 device) */
@@ -235,6 +235,29 @@ struct fl_device {
 struct fl_device_histogram {
 	fl_u64 sum_ns;
 	fl_u64 buckets[FL_HISTOGRAM_BUCKETS];
+};
+
+#define FL_JOURNALS 32
+/* Of a commit of ext4's journal, in this order. */
+enum fl_journal_phase {
+	FL_JOURNAL_STARTING = 0, /* until a fast commit under way has ended */
+	FL_JOURNAL_LOCKING = 1,  /* until running operations of the file system have ended */
+	FL_JOURNAL_FLUSHING = 2, /* data of new extents is written (data=ordered) */
+	FL_JOURNAL_LOGGING = 3,  /* metadata and commit block */
+	FL_JOURNAL_PHASES = 4,
+};
+struct fl_journal {
+	fl_u32 number; /* of the file system's device, as fl_device; 0: free */
+	fl_u32 index;  /* its own, plus one */
+	fl_u32 phase;
+	fl_u32 reserved;
+	fl_u64 began_ns; /* the commit under way; 0: none */
+	fl_u64 phase_since_ns;
+	fl_u64 phase_ns[FL_JOURNAL_PHASES];
+	fl_u64 log_bytes; /* size of the journal; 0: the kernel does not say */
+	fl_u64 flushes;   /* that its devices did during its commits */
+	fl_u64 checkpoints;
+	struct fl_device_histogram commits;
 };
 
 /* X(ENUM, name, is loss, help) */
@@ -272,6 +295,7 @@ struct fl_device_histogram {
 	X(THROTTLE_RECLAIM_NS, throttle_reclaim_ns, 0, "throttle: time asleep in direct reclaim")           \
 	X(CPU_PREEMPTED_NS, cpu_preempted_ns, 0, "cpu: time preempted")                                     \
 	X(CPU_QUOTA_NS, cpu_quota_ns, 0, "cpu: time over the quota of a cgroup (cpu.max)")                  \
+	X(JOURNAL_FULL, journal_full, 0, "commits of journals beyond the table")                            \
 	X(OTHER_UNKNOWN_NS, other_unknown_ns, 0, "time to other: woken by something that is not traced")    \
 	X(OTHER_INTERRUPT_NS, other_interrupt_ns, 0, "time to other: woken by an interrupt")                \
 	X(OTHER_HISTORY_NS, other_history_ns, 0, "time to other: the waker's past did not cover it")        \

@@ -93,6 +93,7 @@ int serve(const CommandLine &command_line, const Config &config) {
   }
   const SystemClock clock;
   Daemon daemon(config, clock, std::move(kernel), std::move(tracing_error));
+  if (!command_line.record_path.empty()) daemon.record(command_line.record_path);
   auto started = daemon.start();
   if (started) started = daemon.watch(signals.get());
   if (!started) {

@@ -38,6 +38,10 @@ class ManualClock final : public Clock {
   [[nodiscard]] uint64_t now_ns() const override { return now_ns_; }
   [[nodiscard]] int64_t unix_ns() const override { return static_cast<int64_t>(now_ns()) + unix_offset_ns_; }
   void advance_ns(uint64_t ns) { now_ns_ += ns; }
+  void set(uint64_t now_ns, int64_t unix_ns) {
+    now_ns_ = now_ns;
+    unix_offset_ns_ = unix_ns - static_cast<int64_t>(now_ns);
+  }
   void advance_ms(uint64_t ms) { now_ns_ += ms * 1'000'000; }
 
  private:

@@ -76,6 +76,7 @@ Result<> check_config(const Config &config);
 struct CommandLine {
   std::string config_path;
   bool check_only = false;
+  std::string record_path;                                     // not empty: keep what intake gets there
   std::vector<std::pair<std::string, std::string>> overrides;  // key, value
 };
 // Reads the daemon's command line; exits the process itself for --help and --version and on usage errors.

@@ -13,6 +13,7 @@ CommandLine parse_command_line(int argc, char **argv) {
   app.set_version_flag("--version", std::string("flushlightd ") + kVersion);
   app.add_option("--config", result.config_path, "configuration file (TOML); flags win over it");
   app.add_flag("--check-config", result.check_only, "read the configuration, say what is wrong with it, and exit");
+  app.add_option("--record", result.record_path, "for tests: write what databases send to this file, when stopped");
   std::map<const Setting *, std::string> values;
   std::vector<std::pair<const Setting *, CLI::Option *>> options;
   for (const Setting &setting : settings())

@@ -1,36 +1,43 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Facts about the host, read once a second by an own thread and handed over as an unchangeable copy: sysfs
-// can make its reader wait while a queue is frozen, and a view must answer during a stall.
-// Owner of HostFacts: main thread; latest() is safe in any thread. mutex_ guards latest_ and stop_.
+// Facts about the host, each kind read by a thread of its own (refreshed.h): one that waits in sysfs, because a
+// queue is frozen, holds up its own kind only.
+// Owner: main thread.
 #pragma once
-#include <condition_variable>
-#include <memory>
 #include <mutex>
-#include <thread>
 
 #include "sidecar/host/block_devices.h"
+#include "sidecar/host/journals.h"
+#include "sidecar/host/pressure.h"
+#include "sidecar/host/refreshed.h"
 
 namespace flushlight {
 
+// All of one moment, as far as it is known.
+struct HostReadings {
+  std::shared_ptr<const BlockDevices> devices;
+  std::shared_ptr<const Pressures> pressures;
+  std::shared_ptr<const Journals> journals;
+};
+
 class HostFacts {
  public:
-  HostFacts() = default;
-  HostFacts(const HostFacts &) = delete;
-  HostFacts &operator=(const HostFacts &) = delete;
-  ~HostFacts();
-
   void start();
-  void set(BlockDevices devices);
-  [[nodiscard]] std::shared_ptr<const BlockDevices> latest() const;
+  [[nodiscard]] HostReadings latest() const { return {devices_.latest(), pressures_.latest(), journals_.latest()}; }
+
+  // Whose cgroups are to be read.
+  void follow(std::vector<Followed> followed);
+
+  // What the threads would have found (tests).
+  void set(BlockDevices devices) { devices_.set(std::move(devices)); }
+  void set(Pressures pressures) { pressures_.set(std::move(pressures)); }
+  void set(Journals journals) { journals_.set(std::move(journals)); }
 
  private:
-  void run();
-
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  bool stop_ = false;
-  std::shared_ptr<const BlockDevices> latest_ = std::make_shared<BlockDevices>();
-  std::thread thread_;
+  std::mutex mutex_;  // guards followed_
+  std::vector<Followed> followed_;
+  Refreshed<BlockDevices> devices_{"block devices"};
+  Refreshed<Pressures> pressures_{"pressure"};
+  Refreshed<Journals> journals_{"journals"};
 };
 
 }  // namespace flushlight

@@ -22,6 +22,8 @@ class TracerPort final : public KernelPort {
   [[nodiscard]] std::vector<kernel::ProgramCost> costs() const override { return tracer_->costs(); }
   [[nodiscard]] std::vector<kernel::Counter> counters() const override { return tracer_->counters(); }
   [[nodiscard]] std::vector<kernel::DeviceHistogram> histograms() const override { return tracer_->histograms(); }
+  [[nodiscard]] std::vector<kernel::InFlight> in_flight() const override { return tracer_->in_flight(); }
+  [[nodiscard]] std::vector<kernel::JournalCommits> journals() const override { return tracer_->journals(); }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return tracer_->threads(); }
 
  private:

@@ -24,6 +24,8 @@ class KernelPort {
   [[nodiscard]] virtual std::vector<kernel::ProgramCost> costs() const = 0;
   [[nodiscard]] virtual std::vector<kernel::Counter> counters() const = 0;
   [[nodiscard]] virtual std::vector<kernel::DeviceHistogram> histograms() const = 0;
+  [[nodiscard]] virtual std::vector<kernel::InFlight> in_flight() const = 0;
+  [[nodiscard]] virtual std::vector<kernel::JournalCommits> journals() const = 0;
   [[nodiscard]] virtual std::vector<kernel::ThreadState> threads() const = 0;
 };
 

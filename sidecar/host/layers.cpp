@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
+
+#include "sidecar/host/text_files.h"
 
 namespace flushlight {
 namespace {
@@ -14,13 +14,6 @@ namespace fs = std::filesystem;
 
 constexpr int kLayersMost = 8;
 constexpr size_t kMountPointBytes = 512;
-
-std::string first_line(const fs::path &path) {
-  std::ifstream file(path);
-  std::string line;
-  std::getline(file, line);
-  return line;
-}
 
 BlockDevice *named(const std::string &name, BlockDevices *devices) {
   for (auto &[number, device] : *devices)
@@ -42,8 +35,8 @@ void add_path(const fs::path &folder, uint32_t number, BlockDevice *head, BlockD
   path.number = number;
   path.name = folder.filename();
   path.stacked = false;
-  path.scheduler = active_choice(first_line(folder / "queue/scheduler"));
-  const std::string requests = first_line(folder / "queue/nr_requests");
+  path.scheduler = active_choice(read_first_line(folder / "queue/scheduler"));
+  const std::string requests = read_first_line(folder / "queue/nr_requests");
   int64_t nr_requests = 0;
   path.nr_requests.reset();
   if (std::from_chars(requests.data(), requests.data() + requests.size(), nr_requests).ec == std::errc{})
@@ -61,7 +54,7 @@ void add_paths(const std::string &sys, const std::string &disk_stats, BlockDevic
     if (!(words >> major >> minor >> name) || name.find('/') != std::string::npos) continue;
     BlockDevice *head = named(head_of_path(name), devices);
     const fs::path folder = fs::path(sys) / "block" / name;
-    if (head != nullptr && first_line(folder / "hidden") == "1")
+    if (head != nullptr && read_first_line(folder / "hidden") == "1")
       add_path(folder, device_number(major, minor), head, devices);
   }
 }
@@ -89,13 +82,6 @@ void hand_down_mounts(const BlockDevice &from, const BlockDevice &device, BlockD
     if (part.file_system.empty()) part.file_system = from.file_system;
     hand_down_mounts(from, part, devices, layer + 1);
   }
-}
-
-std::string text_of(const char *path) {
-  std::ifstream file(path);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return text.str();
 }
 
 }  // namespace
@@ -132,8 +118,8 @@ std::string describe_layers(const BlockDevices &devices) {
 }
 
 std::string describe_layers_of_host() {
-  BlockDevices devices = read_block_devices("/sys", text_of("/proc/self/mountinfo"));
-  add_layers("/sys", text_of("/proc/diskstats"), &devices);
+  BlockDevices devices = read_block_devices("/sys", read_text_file("/proc/self/mountinfo"));
+  add_layers("/sys", read_text_file("/proc/diskstats"), &devices);
   return describe_layers(devices);
 }
 

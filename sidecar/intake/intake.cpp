@@ -20,7 +20,7 @@ constexpr double kFillLow = 0.05;
 }  // namespace
 
 Intake::Intake(const Clock &clock, SymbolTable &symbols, RecordSink &sink, IntakeLimits limits)
-    : context_{clock, symbols, sink, {}, {}}, limits_(limits), interval_ns_(kIntervalMaxNs) {}
+    : context_{clock, symbols, sink, {}, {}, nullptr}, limits_(limits), interval_ns_(kIntervalMaxNs) {}
 
 Result<Instance *> Intake::find_or_add_instance(const fl_hello &hello, uid_t peer) {
   const std::string name = field_text(hello.instance);
@@ -75,6 +75,7 @@ Result<Lease *> Intake::attach(Instance *instance, uint32_t slots, const kernel:
     return memory.error();
   }
   leases_.push_back(std::make_unique<Lease>(instance, std::move(*memory), slots, limits_.ring_data_bytes, range));
+  leases_.back()->set_number(++last_lease_);
   memory_bytes_ += bytes;
   instance->attached++;
   if (range.slot_count > 0) instance->traced++;
@@ -83,6 +84,7 @@ Result<Lease *> Intake::attach(Instance *instance, uint32_t slots, const kernel:
 
 void Intake::detach(Lease *lease) {
   lease->drain(&context_);
+  if (context_.recorder != nullptr) context_.recorder->detached(lease->number());
   Instance &instance = lease->instance();
   instance.attached--;
   instance.detached_ns = context_.clock.now_ns();
@@ -98,6 +100,7 @@ Lease::Drained Intake::drain() {
     total.records += drained.records;
     total.fill = std::max(total.fill, drained.fill);
   }
+  if (context_.recorder != nullptr) context_.recorder->passed();
   adapt(total);
   return total;
 }

@@ -43,6 +43,8 @@ class Intake {
   [[nodiscard]] const std::map<std::string, std::unique_ptr<Instance>> &instances() const { return instances_; }
   [[nodiscard]] const Instance *instance(const std::string &name) const;
   [[nodiscard]] const Instance *instance(uint32_t id) const;
+  // Everything that comes from now on goes there too; nullptr: no more.
+  void set_recorder(Recorder *recorder) { context_.recorder = recorder; }
   void set_limits(const IntakeLimits &limits) { limits_ = limits; }
   [[nodiscard]] const IntakeLimits &limits() const { return limits_; }
   [[nodiscard]] uint64_t memory_bytes() const { return memory_bytes_; }
@@ -56,6 +58,7 @@ class Intake {
   std::map<std::string, std::unique_ptr<Instance>> instances_;
   std::unordered_map<uint32_t, const Instance *> by_id_;
   uint32_t last_id_ = 0;  // ids are never used twice
+  uint32_t last_lease_ = 0;
   std::list<std::unique_ptr<Lease>> leases_;
   uint64_t memory_bytes_ = 0;
   uint64_t interval_ns_;

@@ -13,6 +13,9 @@ constexpr size_t kSessionsMax = 20'000;
 // Clocks are the same on one host; the slack is for a record that is written while a pass runs.
 constexpr uint64_t kFutureSlackNs = 1'000'000'000;
 
+// What is taken before all else of the same pass.
+bool is_introduction(const RecordView &view) { return view.type == FL_RECORD_SESSION || view.type == FL_RECORD_TEXT; }
+
 }  // namespace
 
 Lease::Lease(Instance *instance, MemoryFile memory, uint32_t ring_count, uint32_t data_bytes,
@@ -46,6 +49,8 @@ Lease::Drained Lease::drain(Context *context) {
       for (const RecordView &view : context->records) {
         if (view.type == FL_RECORD_SESSION) introduce(view);
         if (view.type == FL_RECORD_TEXT) take_text(view);
+        if (context->recorder != nullptr && is_introduction(view))
+          context->recorder->record(number_, static_cast<uint32_t>(&ring - rings_.data()), view.bytes);
       }
     }
     for (size_t i = 0; i < rings_.size(); i++) {
@@ -57,10 +62,14 @@ Lease::Drained Lease::drain(Context *context) {
         if (view.type == FL_RECORD_STATEMENT) take_statement(view);
         if (view.type == FL_RECORD_COMMIT) take_commit(view);
         if (view.type == FL_RECORD_SESSION_END) take_session_end(view);
+        if (context->recorder != nullptr && !is_introduction(view))
+          context->recorder->record(number_, static_cast<uint32_t>(i), view.bytes);
       }
     }
   }
   if (!ended_.empty()) forget_ended_sessions();
+  if (context->recorder != nullptr)
+    context->recorder->counters(number_, {counts.dropped, counts.commits_seen, counts.commits_missed});
   instance_->records += drained.records;
   instance_->bad_records += counts.bad;
   instance_->unknown_records += counts.unknown;

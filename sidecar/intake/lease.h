@@ -8,6 +8,7 @@
 
 #include "sidecar/base/clock.h"
 #include "sidecar/base/memory_file.h"
+#include "sidecar/intake/recorder.h"
 #include "sidecar/intake/records.h"
 #include "sidecar/intake/ring_reader.h"
 #include "sidecar/kernel/tracer.h"
@@ -25,6 +26,7 @@ class Lease {
     RecordSink &sink;
     std::vector<std::byte> scratch;
     std::vector<RecordView> records;
+    Recorder *recorder = nullptr;
   };
   struct Drained {
     uint64_t records = 0;
@@ -41,6 +43,8 @@ class Lease {
   [[nodiscard]] size_t memory_bytes() const { return memory_.bytes(); }
   [[nodiscard]] RingLive live(uint32_t ring) const { return rings_[ring].live(); }
   [[nodiscard]] const SessionInfo *session(uint64_t session_id) const;
+  [[nodiscard]] uint32_t number() const { return number_; }
+  void set_number(uint32_t number) { number_ = number; }
   [[nodiscard]] int memory_fd() const { return memory_.fd(); }
   void close_descriptor() { memory_.close_descriptor(); }
   [[nodiscard]] size_t session_count() const { return sessions_.size(); }
@@ -67,6 +71,7 @@ class Lease {
   std::unordered_map<uint64_t, Held> sessions_;
   std::vector<uint64_t> ended_;
   uint64_t pass_ = 0;
+  uint32_t number_ = 0;  // tells attachments apart in a record
   SessionInfo unknown_;
   Context *context_ = nullptr;  // during drain()
 };

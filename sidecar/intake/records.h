@@ -19,6 +19,7 @@ struct Instance {
   uint32_t file_system = 0;  // of its data: f_type of statfs(2); 0: not told
   uid_t owner = 0;
   uint32_t attached = 0;     // processes now
+  uint32_t process = 0;      // the one that attached last, as this PID namespace numbers it
   uint64_t detached_ns = 0;  // when the last one left
   uint32_t traced = 0;       // of these, with a range of ledger slots
 

@@ -16,6 +16,7 @@ struct Tracepoint {
   bool required;
   const char *cost;
 };
+constexpr const char *kJournalCost = "commits of ext4's journals are known as averages only (view journals)";
 constexpr Tracepoint kTracepoints[] = {
     {"sched_switch", 3, true, "no account of any thread"},
     {"sched_waking", 1, true, "no account of any thread"},
@@ -42,6 +43,12 @@ constexpr Tracepoint kTracepoints[] = {
     {"mm_vmscan_memcg_reclaim_end", 1, false, "sleeps in the reclaim of a memory cgroup count as other"},
     {"ext4_sync_file_exit", 2, false, "commits on ext4 cannot be told into led and followed"},
     {"xfs_file_fsync", 1, false, "commits on XFS cannot be told into led and followed"},
+    {"jbd2_start_commit", 1, false, kJournalCost},
+    {"jbd2_commit_locking", 1, false, kJournalCost},
+    {"jbd2_commit_flushing", 1, false, kJournalCost},
+    {"jbd2_commit_logging", 1, false, kJournalCost},
+    {"jbd2_end_commit", 1, false, kJournalCost},
+    {"jbd2_checkpoint", 1, false, "checkpoints of ext4's journals are not counted"},
 };
 
 struct Capability {

@@ -2,8 +2,10 @@
 // Reading what the kernel side counted. Nothing here waits or touches a disk.
 #include <bpf/bpf.h>
 
+#include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <memory>
 
 #include "flushlight.skel.h"
 #include "sidecar/kernel/tracer_impl.h"
@@ -88,6 +90,46 @@ std::vector<DeviceHistogram> Tracer::histograms() const {
       for (uint64_t bucket : out.buckets) any |= bucket;
       if (any != 0) result.push_back(std::move(out));
     }
+  }
+  return result;
+}
+
+// An entry whose time has run out (FL_DRAIN_NS) has most likely ended unseen; the caller knows whether the device has
+// anything in flight.
+std::vector<InFlight> Tracer::in_flight() const {
+  std::vector<InFlight> result(impl_->devices.count);
+  const auto see = [&](const fl_request &request) {
+    if (request.address == 0 || request.start_ns == 0 || request.end_ns != 0) return;
+    if (request.device >= result.size()) return;
+    InFlight &device = result[request.device];
+    device.requests += request.issue_ns != 0;
+    if (device.oldest_ns == 0 || request.start_ns < device.oldest_ns) device.oldest_ns = request.start_ns;
+  };
+  auto near = std::make_unique<fl_near_requests>();
+  uint32_t zero = 0;
+  if (bpf_map_lookup_elem(bpf_map__fd(impl_->skeleton->maps.near_requests), &zero, near.get()) == 0)
+    for (const fl_request &request : near->places) see(request);
+  for (size_t i = 0; i < impl_->requests.count; i++) see(impl_->requests.data[i]);
+  for (size_t i = 0; i < result.size(); i++) result[i].device = impl_->devices.data[i].number;
+  std::erase_if(result, [](const InFlight &device) { return device.device == 0; });
+  return result;
+}
+
+std::vector<JournalCommits> Tracer::journals() const {
+  static_assert(static_cast<int>(JournalCommits::kPhases) == static_cast<int>(FL_JOURNAL_PHASES));
+  std::vector<JournalCommits> result;
+  for (size_t i = 0; i < impl_->journals.count; i++) {
+    const fl_journal &from = impl_->journals.data[i];
+    if (__atomic_load_n(&from.number, __ATOMIC_RELAXED) == 0) continue;
+    JournalCommits &journal = result.emplace_back();
+    journal.device = from.number;
+    journal.in_progress_ns = from.began_ns;
+    std::copy(std::begin(from.phase_ns), std::end(from.phase_ns), journal.phase_ns);
+    journal.log_bytes = from.log_bytes;
+    journal.flushes = from.flushes;
+    journal.checkpoints = from.checkpoints;
+    journal.buckets.assign(from.commits.buckets, from.commits.buckets + FL_HISTOGRAM_BUCKETS);
+    journal.sum_ns = from.commits.sum_ns;
   }
   return result;
 }

@@ -28,6 +28,12 @@ struct OptionalProgram {
 constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_ext4_sync", "ext4_sync_file_exit", "commits on ext4 cannot be told into led and followed"},
     {"fl_xfs_sync", "xfs_file_fsync", "commits on XFS cannot be told into led and followed"},
+    {"fl_journal_start", "jbd2_start_commit", "commits of ext4's journals are known as averages only"},
+    {"fl_journal_locking", "jbd2_commit_locking", "commits of ext4's journals are known as averages only"},
+    {"fl_journal_flushing", "jbd2_commit_flushing", "commits of ext4's journals are known as averages only"},
+    {"fl_journal_logging", "jbd2_commit_logging", "commits of ext4's journals are known as averages only"},
+    {"fl_journal_end", "jbd2_end_commit", "commits of ext4's journals are known as averages only"},
+    {"fl_journal_checkpoint", "jbd2_checkpoint", "checkpoints of ext4's journals are not counted"},
     {"fl_requeue", "block_rq_requeue", "time of requeued requests counts as device time"},
     {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
     {"fl_bio_queue", "block_bio_queue", "waits for a tag or in writeback throttling count as other"},
@@ -58,11 +64,40 @@ constexpr uint64_t kCompletingNs = 100000;
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",     "fl_switch",        "fl_io_done",      "fl_irq_exit",   "fl_softirq_exit", "fl_complete",
-    "fl_merge",      "fl_requeue",       "fl_issue",        "fl_work_start", "fl_queue_work",   "fl_ext4_sync",
-    "fl_xfs_sync",   "fl_ext4_sync_raw", "fl_xfs_sync_raw", "fl_io_start",   "fl_getrq",        "fl_backmerge",
-    "fl_frontmerge", "fl_bio_queue",     "fl_dirty",        "fl_dirty_long", "fl_reclaim_end",  "fl_memcg_reclaim_end",
-    "fl_reclaim",    "fl_memcg_reclaim", "fl_fork",         "fl_rename",
+    "fl_waking",
+    "fl_switch",
+    "fl_io_done",
+    "fl_irq_exit",
+    "fl_softirq_exit",
+    "fl_complete",
+    "fl_merge",
+    "fl_requeue",
+    "fl_issue",
+    "fl_work_start",
+    "fl_queue_work",
+    "fl_ext4_sync",
+    "fl_xfs_sync",
+    "fl_ext4_sync_raw",
+    "fl_xfs_sync_raw",
+    "fl_io_start",
+    "fl_getrq",
+    "fl_backmerge",
+    "fl_frontmerge",
+    "fl_bio_queue",
+    "fl_dirty",
+    "fl_dirty_long",
+    "fl_reclaim_end",
+    "fl_memcg_reclaim_end",
+    "fl_reclaim",
+    "fl_memcg_reclaim",
+    "fl_journal_end",
+    "fl_journal_logging",
+    "fl_journal_flushing",
+    "fl_journal_locking",
+    "fl_journal_start",
+    "fl_journal_checkpoint",
+    "fl_fork",
+    "fl_rename",
 };
 
 // What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.
@@ -132,6 +167,7 @@ Tracer::Impl::~Impl() {
   unmap(states);
   unmap(requests);
   unmap(devices);
+  unmap(journals);
   unmap(histograms);
   flushlight_bpf__destroy(skeleton);
 }
@@ -200,6 +236,7 @@ Result<> Tracer::Impl::map_all() {
   if (auto r = map_one(maps.states, PROT_READ | PROT_WRITE, states); !r) return r;
   if (auto r = map_one(maps.requests, PROT_READ | PROT_WRITE, requests); !r) return r;
   if (auto r = map_one(maps.devices, PROT_READ, devices); !r) return r;
+  if (auto r = map_one(maps.journals, PROT_READ | PROT_WRITE, journals); !r) return r;
   if (auto r = map_one(maps.device_histograms, PROT_READ, histograms); !r) return r;
   return Ok{};
 }
@@ -243,6 +280,7 @@ void Tracer::Impl::forget_in_flight() {
     x.hint = 0;
   }
   for (size_t i = 0; i < requests.count; i++) requests.data[i].address = 0;
+  for (size_t i = 0; i < journals.count; i++) journals.data[i].began_ns = 0;
   std::vector<fl_completing> none(static_cast<size_t>(libbpf_num_possible_cpus()));
   auto near = std::make_unique<fl_near_requests>();
   uint32_t zero = 0;

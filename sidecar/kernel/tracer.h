@@ -59,6 +59,26 @@ struct DeviceHistogram {
   uint64_t sum_ns = 0;  // of all that was observed
 };
 
+// Requests that have begun and not ended.
+struct InFlight {
+  uint32_t device = 0;
+  uint64_t requests = 0;   // at the device
+  uint64_t oldest_ns = 0;  // when the oldest one began, at the device or before it; CLOCK_MONOTONIC
+};
+
+// Commits of an ext4 journal since they were first seen.
+struct JournalCommits {
+  enum Phase { kStarting, kLocking, kFlushing, kLogging, kPhases };
+  uint32_t device = 0;          // of the file system
+  uint64_t in_progress_ns = 0;  // since when; 0: none
+  uint64_t phase_ns[kPhases] = {};
+  uint64_t log_bytes = 0;  // size of the journal; 0: not known
+  uint64_t flushes = 0;    // that its devices did during its commits
+  uint64_t checkpoints = 0;
+  std::vector<uint64_t> buckets;  // of commit times
+  uint64_t sum_ns = 0;
+};
+
 // What a traced thread does now.
 struct ThreadState {
   uint32_t slot = 0;
@@ -108,6 +128,8 @@ class Tracer {
   [[nodiscard]] std::vector<ProgramCost> costs() const;
   [[nodiscard]] std::vector<Counter> counters() const;
   [[nodiscard]] std::vector<DeviceHistogram> histograms() const;
+  [[nodiscard]] std::vector<InFlight> in_flight() const;
+  [[nodiscard]] std::vector<JournalCommits> journals() const;
   [[nodiscard]] std::vector<ThreadState> threads() const;
 
  private:

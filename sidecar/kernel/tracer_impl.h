@@ -42,6 +42,7 @@ struct Tracer::Impl {
   Mapped<fl_state> states;
   Mapped<fl_request> requests;
   Mapped<const fl_device> devices;
+  Mapped<fl_journal> journals;
   Mapped<const fl_device_histogram> histograms;
   std::unique_ptr<LeaseTable> leases;
   std::set<uint32_t> revoked;  // first slots of leases whose processes are to be forgotten

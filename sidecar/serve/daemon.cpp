@@ -53,7 +53,18 @@ Daemon::Daemon(Config config, const Clock &clock, std::unique_ptr<KernelPort> ke
   joiner_.keep_texts(config_.full_query_text);
 }
 
-Daemon::~Daemon() = default;
+Daemon::~Daemon() {
+  if (recorder_ == nullptr) return;
+  intake_.drain();
+  if (kernel_ != nullptr) recorder_->histograms(kernel_->histograms());
+  intake_.set_recorder(nullptr);
+  if (auto finished = recorder_->finish(); !finished) spdlog::error("{}", finished.error().text);
+}
+
+void Daemon::record(const std::string &path) {
+  recorder_ = std::make_unique<Recorder>(clock_, path);
+  intake_.set_recorder(recorder_.get());
+}
 
 Result<> Daemon::start() {
   auto control = MemoryFile::create("flushlight-control", static_cast<size_t>(sysconf(_SC_PAGESIZE)),
@@ -128,6 +139,10 @@ void Daemon::keep_house(uint64_t now_ns) {
   next_house_ns_ = now_ns + kHouseIntervalNs;
   server_.enforce_deadlines();
   metrics_.enforce_deadlines();
+  std::vector<Followed> followed;
+  for (const auto &[name, instance] : intake_.instances())
+    if (instance->attached > 0) followed.push_back({instance->id, instance->process});
+  facts_.follow(std::move(followed));
   if (metrics_again_ns_ != 0 && now_ns >= metrics_again_ns_) serve_metrics();
   state_.refused_connections = server_.counts().refused_connections;
   state_.dropped_readers = server_.counts().dropped_readers;

@@ -33,6 +33,8 @@ class Daemon final : private ServerHandler {
   Result<> watch(int fd) { return server_.watch(fd); }
 
   void reload(const Config &wanted);
+  // Keeps what intake gets and writes it to this file at the end (tests/replay).
+  void record(const std::string &path);
   void set_off(bool off, const std::string &reason);
 
   [[nodiscard]] HostFacts &facts() { return facts_; }
@@ -71,6 +73,7 @@ class Daemon final : private ServerHandler {
   TextStore texts_;
   Statistics statistics_;
   Joiner joiner_;
+  std::unique_ptr<Recorder> recorder_;
   Intake intake_;
   HostFacts facts_;
   MemoryFile control_;

@@ -96,6 +96,12 @@ Result<> Daemon::welcome(Connection &connection, const fl_hello &hello) {
     return lease.error();
   }
   connection.lease = *lease;
+  if (recorder_ != nullptr) {
+    fl_hello granted = asked;
+    granted.slots_wanted = slots;
+    recorder_->attached((*lease)->number(), granted);
+  }
+  (*instance)->process = static_cast<uint32_t>(connection.peer_pid);
 
   fl_welcome welcome{};
   welcome.message = make_header(FL_MESSAGE_WELCOME, sizeof welcome);
@@ -151,9 +157,9 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
 
   intake_.drain();  // read your writes
   const std::string user_name = field_text(query.user_name);
-  const auto devices = facts_.latest();
+  const HostReadings host = facts_.latest();
   const ViewContext context{clock_,        statistics_, intake_, texts_,    symbols_,
-                            kernel_.get(), *devices,    state_,  *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
+                            kernel_.get(), host,        state_,  *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
                             user_name};
   RowsWriter writer;
   view->run(context, columns, &writer);
@@ -165,10 +171,10 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
 
 void Daemon::publish_metrics() {
   intake_.drain();
-  const auto devices = facts_.latest();
+  const HostReadings host = facts_.latest();
   constexpr bool kSeeAll = true;  // digests; there are no texts in the metrics
-  const ViewContext context{clock_,   statistics_, intake_, texts_,  symbols_, kernel_.get(),
-                            *devices, state_,      0,       kSeeAll, "",       &top_statements_};
+  const ViewContext context{clock_, statistics_, intake_, texts_,  symbols_, kernel_.get(),
+                            host,   state_,      0,       kSeeAll, "",       &top_statements_};
   metrics_.publish(gather_metrics(context));
 }
 
@@ -199,6 +205,7 @@ Result<> Daemon::run_command(const Connection &connection, const fl_command &com
       if (!instance) return instance.error();
       if (*instance == ViewContext::kNoInstance) return Ok{};  // nothing is known of it: nothing to forget
       intake_.drain();
+      if (recorder_ != nullptr) recorder_->command(command);
       statistics_.reset(
           {*instance, command.userid, command.dbid, command.queryid, (command.flags & FL_RESET_MINMAX_ONLY) != 0});
       return Ok{};

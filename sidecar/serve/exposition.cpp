@@ -55,12 +55,14 @@ void put_view(std::string_view view, const std::vector<MetricsSnapshot::Row> &ro
                row.values[i]);
     }
   }
-  if (rows.empty() || info_labels_of(view).empty()) return;
   const std::string name = fmt::format("flushlight_{}", view);
-  out->head(name, MetricKind::INFO, "", fmt::format("what is said in words of each row of the view {}", view));
-  for (const auto &row : rows)
-    out->put("{}_info{} 1\n", name,
-             braces(row.labels + (row.labels.empty() || row.info.empty() ? "" : ",") + row.info));
+  bool any = false;
+  for (const auto &row : rows) {
+    if (row.info.empty()) continue;
+    if (!std::exchange(any, true))
+      out->head(name, MetricKind::INFO, "", fmt::format("what the view {} says in words", view));
+    out->put("{}_info{} 1\n", name, braces(row.labels + (row.labels.empty() ? "" : ",") + row.info));
+  }
 }
 
 void put_histograms(const std::vector<MetricsSnapshot::Histogram> &histograms, Writer *out) {

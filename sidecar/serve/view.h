@@ -28,7 +28,7 @@ struct ViewContext {
   TextStore &texts;
   const SymbolTable &symbols;
   KernelPort *kernel;  // nullptr: no tracing
-  const BlockDevices &devices;
+  const HostReadings &host;
   const DaemonState &state;
 
   // The asker.
@@ -132,6 +132,8 @@ std::unique_ptr<View> make_slow_commits_view();
 std::unique_ptr<View> make_threads_view();
 std::unique_ptr<View> make_devices_view();
 std::unique_ptr<View> make_latency_view();
+std::unique_ptr<View> make_journals_view();
+std::unique_ptr<View> make_pressure_view();
 std::unique_ptr<View> make_health_view();
 
 }  // namespace flushlight

@@ -50,8 +50,9 @@ void each_bucket(const ViewContext &context, const TableView<BucketRow>::Visit &
 }  // namespace
 
 std::string device_name(uint32_t number, const ViewContext &context) {
-  const auto found = context.devices.find(number);
-  return found != context.devices.end() ? found->second.name : fmt::format("{}:{}", number >> 20, number & 0xfffff);
+  const auto found = context.host.devices->find(number);
+  return found != context.host.devices->end() ? found->second.name
+                                              : fmt::format("{}:{}", number >> 20, number & 0xfffff);
 }
 
 void each_latency_histogram(const ViewContext &context, const std::function<void(const LatencyHistogram &)> &visit) {

@@ -86,8 +86,8 @@ Cell role(const Row &row) {
 Cell device_name(const Row &row, const ViewContext &context) {
   const kernel::ThreadState *thread = row.root != nullptr ? row.root->thread : row.thread;
   if (thread == nullptr || thread->device == 0) return null_cell();
-  const auto found = context.devices.find(thread->device);
-  if (found != context.devices.end()) return text_cell(found->second.name);
+  const auto found = context.host.devices->find(thread->device);
+  if (found != context.host.devices->end()) return text_cell(found->second.name);
   return text_cell(fmt::format("{}:{}", thread->device >> 20, thread->device & 0xfffff));
 }
 

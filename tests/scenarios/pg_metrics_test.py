@@ -7,6 +7,7 @@ import re
 import socket
 import subprocess
 import sys
+import threading
 import time
 import urllib.parse
 import urllib.request
@@ -141,6 +142,39 @@ class Metrics(PostgresCase):
         kind, = {entry["type"] for entries in json.loads(fetch(
             f"http://127.0.0.1:{prometheus.port}/api/v1/metadata?metric=flushlight_latency_seconds")[0])["data"].values() for entry in entries}
         self.assertEqual(kind, "histogram")
+
+    def test_a_flood_costs_little_and_holds_nobody_up(self):
+        seconds, answers = 6, [0] * 8
+        until = time.monotonic() + seconds
+
+        def flood(number):
+            while time.monotonic() < until:
+                try:
+                    with socket.create_connection(("127.0.0.1", self.port), timeout=2) as client:
+                        client.sendall(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n" if number % 2 else b"\0nonsense\r\n\r\n")
+                        while client.recv(65536):
+                            pass
+                    answers[number] += 1
+                except OSError:
+                    pass
+
+        threads = [threading.Thread(target=flood, args=(number,)) for number in range(8)]
+        before = self.flushlightd.cpu_seconds()
+        for thread in threads:
+            thread.start()
+        worst = 0
+        while time.monotonic() < until:
+            begin = time.monotonic()
+            self.server.sql("SELECT count(*) AS n FROM flushlight.statements")
+            worst = max(worst, time.monotonic() - begin)
+            time.sleep(0.2)
+        for thread in threads:
+            thread.join()
+        spent = self.flushlightd.cpu_seconds() - before
+        self.assertGreater(sum(answers), 50)
+        # 5 % of a CPU, half a second at once, and what the daemon does anyway
+        self.assertLess(spent, 0.5 + 0.05 * seconds + 0.7, answers)
+        self.assertLess(worst, 1, "a view was held up")
 
     def test_openmetrics_is_what_prometheus_asks_for(self):
         text, kind = fetch(self.url(), "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5")

@@ -19,7 +19,7 @@ class FakeKernel final : public KernelPort {
   [[nodiscard]] uint32_t ledger_slots() const override { return 256; }
   Result<kernel::Lease> grant(const fl_hello &hello) override {
     if (grant_fails) return Error{ENOSPC, "no free range"};
-    const kernel::Lease lease{next_token++, next_slot, std::min(hello.slots_wanted, 4u)};
+    const kernel::Lease lease{next_token++, next_slot, std::min(hello.slots_wanted, slots_max)};
     next_slot += lease.slot_count;
     granted.push_back(lease);
     return lease;
@@ -36,12 +36,14 @@ class FakeKernel final : public KernelPort {
   [[nodiscard]] std::vector<kernel::ProgramCost> costs() const override { return cost_list; }
   [[nodiscard]] std::vector<kernel::Counter> counters() const override { return counter_list; }
   [[nodiscard]] std::vector<kernel::DeviceHistogram> histograms() const override { return histogram_list; }
+  [[nodiscard]] std::vector<kernel::InFlight> in_flight() const override { return in_flight_list; }
+  [[nodiscard]] std::vector<kernel::JournalCommits> journals() const override { return journal_list; }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return thread_list; }
 
   MemoryFile ledger =
       std::move(*MemoryFile::create("ledger", 256 * sizeof(fl_slot), MemoryFile::Access::kReadOnlyThere));
   uint64_t next_token = 77;
-  uint32_t next_slot = 10;
+  uint32_t next_slot = 10, slots_max = 4;
   bool grant_fails = false, is_enabled = true, measuring = false;
   int ticks = 0;
   std::vector<kernel::Lease> granted, revoked;
@@ -49,6 +51,8 @@ class FakeKernel final : public KernelPort {
   std::vector<kernel::ProgramCost> cost_list;
   std::vector<kernel::Counter> counter_list;
   std::vector<kernel::DeviceHistogram> histogram_list;
+  std::vector<kernel::InFlight> in_flight_list;
+  std::vector<kernel::JournalCommits> journal_list;
   std::vector<kernel::ThreadState> thread_list;
 };
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// The eight views over the socket.
+// The views over the socket.
 #include <set>
 
 #include "fixture.h"
@@ -69,7 +69,9 @@ TEST_F(Views, CellsHaveTheTypesOfTheDefinition) {
   disk.name = "loop0";
   disk.mount_point = "/mnt";
   disk.nr_requests = 128;
-  daemon_->facts().set({{device_number(7, 0), disk}});
+  daemon_->facts().set(BlockDevices{{device_number(7, 0), disk}});
+  daemon_->facts().set(Journals{{.device = device_number(7, 0), .name = "loop0", .file_system = "ext4"}});
+  daemon_->facts().set(Pressures{{.io_some = {12.5, 7'000'000}, .dirty_bytes = 4096, .load_1m = 0.5}});
   daemon_->step(0);
   for (const CatalogView &view : catalog_views()) {
     const Table rows = rows_of(view.name);
