@@ -15,12 +15,16 @@
 #include "account.bpf.h"
 #include "settle.bpf.h"
 #include "request_table.bpf.h"
+#include "files.bpf.h"
+#include "slow_requests.bpf.h"
 #include "requests.bpf.h"
 #include "workers.bpf.h"
 #include "past.bpf.h"
 #include "wakes.bpf.h"
 #include "switches.bpf.h"
 #include "enrol.bpf.h"
+#include "writers.bpf.h"
 #include "syncs.bpf.h"
+#include "blocked.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -31,7 +31,7 @@ constexpr ColumnDefinition kColumns[] = {
 };
 
 // Texts that are sentences or statements; all others are names.
-constexpr const char *kLongTexts[] = {"query", "verdict", "detail"};
+constexpr const char *kLongTexts[] = {"query", "verdict", "detail", "worst_query", "stack"};
 
 bool is_long_text(const char *name) {
   for (const char *known : kLongTexts)

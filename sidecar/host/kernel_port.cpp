@@ -23,6 +23,7 @@ class TracerPort final : public KernelPort {
   [[nodiscard]] std::vector<kernel::Counter> counters() const override { return tracer_->counters(); }
   [[nodiscard]] std::vector<kernel::DeviceHistogram> histograms() const override { return tracer_->histograms(); }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return tracer_->threads(); }
+  [[nodiscard]] kernel::StallSource *stalls() override { return &tracer_->stalls(); }
 
  private:
   std::unique_ptr<kernel::Tracer> tracer_;

@@ -34,6 +34,9 @@ constexpr Tracepoint kTracepoints[] = {
     {"workqueue_execute_start", 1, true, "waits that a kernel worker ends cannot be explained"},
     {"ext4_sync_file_exit", 2, false, "commits on ext4 cannot be told into led and followed"},
     {"xfs_file_fsync", 1, false, "commits on XFS cannot be told into led and followed"},
+    {"ext4_sync_file_enter", 2, false, "who syncs which file on ext4 is not known"},
+    {"writeback_dirty_folio", 2, false, "who writes to which file through the page cache is not known"},
+    {"iomap_dio_rw_begin", 4, false, "who writes to which file by direct I/O is not known"},
 };
 
 struct Capability {

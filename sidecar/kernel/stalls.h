@@ -64,7 +64,7 @@ struct Writer {
   std::optional<uint64_t> sync_ns;              // nothing: the file system does not say when a sync ends
   uint64_t recent_bytes = 0, recent_syncs = 0;  // in the last four to nine seconds
   uint64_t last_ns = 0;
-  uint64_t cgroup = 0;  // id
+  std::string cgroup;  // its own name; empty: the root group
 };
 
 // A task that sleeps uninterruptibly.

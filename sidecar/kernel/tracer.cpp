@@ -29,6 +29,9 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_xfs_sync", "xfs_file_fsync", "commits on XFS cannot be told into led and followed"},
     {"fl_requeue", "block_rq_requeue", "time of requeued requests counts as device time"},
     {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
+    {"fl_dirty_folio", "writeback_dirty_folio", "who writes to which file through the page cache is not known"},
+    {"fl_direct_io", "iomap_dio_rw_begin", "who writes to which file by direct I/O is not known"},
+    {"fl_ext4_sync_enter", "ext4_sync_file_enter", "who syncs which file on ext4 is not known"},
 };
 
 // Kernels before 6.5: how long after block_rq_complete in a thread its sleepers are woken by that thread. (In an
@@ -38,9 +41,10 @@ constexpr uint64_t kCompletingNs = 100000;
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",   "fl_switch",   "fl_io_done", "fl_irq_exit",   "fl_softirq_exit", "fl_complete",
-    "fl_merge",    "fl_requeue",  "fl_issue",   "fl_work_start", "fl_queue_work",   "fl_ext4_sync",
-    "fl_xfs_sync", "fl_io_start", "fl_getrq",   "fl_fork",       "fl_rename",
+    "fl_waking",     "fl_switch",    "fl_io_done",         "fl_irq_exit",  "fl_softirq_exit",
+    "fl_complete",   "fl_merge",     "fl_requeue",         "fl_issue",     "fl_work_start",
+    "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync",        "fl_io_start",  "fl_getrq",
+    "fl_fork",       "fl_rename",    "fl_ext4_sync_enter", "fl_direct_io", "fl_dirty_folio",
 };
 
 // What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.
@@ -98,6 +102,7 @@ uint64_t steady_ns() {
 
 Tracer::Impl::~Impl() {
   detach();
+  stalls.reset();
   if (stats_fd >= 0) close(stats_fd);
   if (enrol_link >= 0) close(enrol_link);
   unmap(ledger);
@@ -313,6 +318,7 @@ Result<std::unique_ptr<Tracer>> Tracer::load(const Options &options) {
   });
   if (auto r = impl->attach(); !r) return r.error();
   impl->enrol_existing();
+  impl->stalls = make_stall_reader(*impl);
   return std::unique_ptr<Tracer>(new Tracer(std::move(impl)));
 }
 
@@ -366,6 +372,8 @@ Result<> Tracer::set_enabled(bool enabled) {
   impl_->forget_in_flight();
   return impl_->attach();
 }
+
+StallSource &Tracer::stalls() { return *impl_->stalls; }
 
 bool Tracer::enabled() const { return !impl_->links.empty(); }
 

@@ -154,7 +154,7 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
   const auto devices = facts_.latest();
   const ViewContext context{clock_,        statistics_, intake_, texts_,    symbols_,
                             kernel_.get(), *devices,    state_,  *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
-                            user_name};
+                            user_name,     &stalls_};
   RowsWriter writer;
   view->run(context, columns, &writer);
   const uint32_t rows = writer.rows();

@@ -16,6 +16,7 @@
 #include "sidecar/join/texts.h"
 #include "sidecar/serve/packets.h"
 #include "sidecar/serve/state.h"
+#include "sidecar/stalls/monitor.h"
 #include "sidecar/stats/statistics.h"
 
 namespace flushlight {
@@ -34,6 +35,7 @@ struct ViewContext {
   uint32_t instance = 0;  // 0: all; kNoInstance: one that we have never heard of
   bool see_all = false;
   std::string_view user_name;
+  const stalls::Monitor *stalls = nullptr;
 
   static constexpr uint32_t kNoInstance = UINT32_MAX;
   [[nodiscard]] bool shows(uint32_t row_instance) const { return instance == 0 || instance == row_instance; }
@@ -121,6 +123,10 @@ std::unique_ptr<View> make_slow_commits_view();
 std::unique_ptr<View> make_threads_view();
 std::unique_ptr<View> make_devices_view();
 std::unique_ptr<View> make_latency_view();
+std::unique_ptr<View> make_stalls_view();
+std::unique_ptr<View> make_stall_tasks_view();
+std::unique_ptr<View> make_slow_requests_view();
+std::unique_ptr<View> make_writers_view();
 std::unique_ptr<View> make_health_view();
 
 }  // namespace flushlight

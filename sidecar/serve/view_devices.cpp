@@ -4,6 +4,7 @@
 #include <map>
 #include <numeric>
 
+#include "sidecar/serve/stall_texts.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {
@@ -15,11 +16,6 @@ using kernel::Stage;
 
 constexpr std::string_view kOperationNames[] = {"read", "write", "flush", "discard"};
 static_assert(std::size(kOperationNames) == static_cast<size_t>(Operation::kCount));
-
-std::string device_name(uint32_t number, const ViewContext &context) {
-  const auto found = context.devices.find(number);
-  return found != context.devices.end() ? found->second.name : fmt::format("{}:{}", number >> 20, number & 0xfffff);
-}
 
 struct DeviceRow {
   uint32_t number = 0;

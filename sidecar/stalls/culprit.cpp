@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sidecar/stalls/culprit.h"
+
+#include <map>
+
+namespace flushlight::stalls {
+namespace {
+
+struct Process {
+  uint64_t bytes = 0, syncs = 0;
+  const kernel::Writer *by_bytes = nullptr, *by_syncs = nullptr;  // its file with most of them
+};
+
+Culprit blame(uint32_t tgid, const Process &process, const kernel::Writer &writer, double share) {
+  Culprit culprit;
+  culprit.is_device = false;
+  culprit.process = writer.process;
+  culprit.tgid = tgid;
+  culprit.file = writer.file;
+  culprit.cgroup = writer.cgroup;
+  culprit.bytes = process.bytes;
+  culprit.syncs = process.syncs;
+  culprit.share = share;
+  return culprit;
+}
+
+double ratio(uint64_t part, uint64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+}  // namespace
+
+Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &stall,
+                     std::optional<double> usual_bytes_per_second, const std::set<uint32_t> &databases) {
+  std::map<uint32_t, Process> processes;
+  uint64_t all_bytes = 0, all_syncs = 0;
+  for (const kernel::Writer &writer : writers) {
+    if (writer.file.device != stall.device) continue;
+    Process &process = processes[writer.tgid];
+    process.bytes += writer.recent_bytes;
+    process.syncs += writer.recent_syncs;
+    all_bytes += writer.recent_bytes;
+    all_syncs += writer.recent_syncs;
+    if (process.by_bytes == nullptr || writer.recent_bytes > process.by_bytes->recent_bytes) process.by_bytes = &writer;
+    if (process.by_syncs == nullptr || writer.recent_syncs > process.by_syncs->recent_syncs) process.by_syncs = &writer;
+  }
+  const double usual_bytes = usual_bytes_per_second.value_or(0) * static_cast<double>(kRecentNs) / 1e9;
+  for (const auto &[tgid, process] : processes) {
+    const double share = ratio(process.bytes, all_bytes);
+    if (process.bytes < kFloodBytes || share < kFloodShare) continue;
+    if (static_cast<double>(process.bytes) < kFloodFactor * usual_bytes) continue;
+    if (!usual_bytes_per_second && databases.contains(tgid)) continue;
+    return blame(tgid, process, *process.by_bytes, share);
+  }
+  if (stall.kind == Kind::kSlowFlush)
+    for (const auto &[tgid, process] : processes)
+      if (const double share = ratio(process.syncs, all_syncs);
+          process.syncs >= kSyncStorm && share >= kFloodShare && !databases.contains(tgid))
+        return blame(tgid, process, *process.by_syncs, share);
+  return {};
+}
+
+}  // namespace flushlight::stalls
