@@ -8,6 +8,7 @@ from pathlib import Path
 
 from faults import HELD_KIND, busy_cores, held, held_device, read_windows
 from processes import RigError, spawn
+from stalls import stalls_since
 
 PROJECT = Path(__file__).resolve().parents[2]
 WARMUP_TRANSACTIONS = 5
@@ -127,6 +128,7 @@ def measure(server, fault_name, ms, sessions, seconds, load_extra=()):
     slowest = server.sql(f"SELECT verdict, cause, path, duration_ms FROM {server.views}slow_commits "
                          f"WHERE ended_at >= '{started}' ORDER BY duration_ms DESC LIMIT 1")
     result["verdict"] = lower_keys(slowest)[0]["verdict"] if slowest else None
+    result["stalls"] = stalls_since(server, started)
     lost_since = {name: lost - lost_before.get(name, 0) for name, lost in lost_now(server).items()}
     result["lost"] = sum(lost_since.values())
     if result["lost"]:
