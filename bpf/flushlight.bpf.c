@@ -16,13 +16,17 @@
 #include "settle.bpf.h"
 #include "held.bpf.h"
 #include "request_table.bpf.h"
+#include "files.bpf.h"
+#include "slow_requests.bpf.h"
 #include "requests.bpf.h"
 #include "workers.bpf.h"
 #include "past.bpf.h"
 #include "wakes.bpf.h"
 #include "switches.bpf.h"
 #include "enrol.bpf.h"
+#include "writers.bpf.h"
 #include "syncs.bpf.h"
 #include "journals.bpf.h"
+#include "blocked.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

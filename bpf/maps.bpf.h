@@ -11,6 +11,7 @@
 #define FLUSHLIGHT_MAPS_BPF_H
 
 #include "shared.h"
+#include "stalls_shared.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

@@ -107,6 +107,7 @@ static __always_inline void request_begins(__u64 address, __u32 flags, __u32 dev
 	struct task_struct *current = bpf_get_current_task_btf();
 	__u32 slot = slot_index_here(current);
 	struct fl_scratch *owner = 0;
+	struct fl_request *r;
 
 	if (!slot && !current->bpf_storage)
 		slot = enrol_late(current);
@@ -118,8 +119,10 @@ static __always_inline void request_begins(__u64 address, __u32 flags, __u32 dev
 	} else if ((current->flags & PF_WQ_WORKER) && dispatches_throttled(current)) {
 		flags |= FL_FLAGS_HELD;
 	}
-	request_open(address, flags, device, bpf_ktime_get_ns(),
-		     (flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
+	r = request_open(address, flags, device, bpf_ktime_get_ns(),
+			 (flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
+	if (r)
+		r->completer = current->pid;
 }
 
 SEC("tp_btf/block_io_start")
@@ -152,6 +155,7 @@ static __always_inline bool request_takes_over(__u64 address, struct fl_request 
 	r->generation = old->generation;
 	r->wait = old->wait;
 	r->device = old->device;
+	r->completer = old->completer;
 	old->address = 0;
 	return true;
 }
@@ -209,6 +213,7 @@ static __noinline int flush_issued(struct request *rq, __u64 now)
 		return 0;
 	r->start_ns = now;
 	r->issue_ns = now;
+	r->completer = 0;
 	count_journal_flush(r->device);
 	return 0;
 }
@@ -220,6 +225,8 @@ static __noinline int flush_completed(struct request *rq, __u64 now)
 	if (!r)
 		return 0;
 	device_observe(r->device, REQ_OP_FLUSH, 1, r->issue_ns, now);
+	if (took_long(r->issue_ns, now))
+		slow_request(r, rq, now);
 	r->address = 0;
 	return 0;
 }
@@ -330,6 +337,8 @@ int BPF_PROG(fl_complete, struct request *rq, int error, unsigned int bytes)
 	if (bytes < rq->__data_len)
 		return 0; /* a part: the rest is still to come */
 	r->end_ns = now;
+	if (took_long(r->start_ns, now))
+		slow_request(r, rq, now);
 	if (!r->middle_ns)
 		device_observe(r->device, operation, 1, r->issue_ns, now);
 	r->last_wait = r->wait;

@@ -156,7 +156,7 @@ struct fl_request {
 	fl_u8 last_wait;   /* before it was done */
 	fl_u16 outer;      /* completing request below this one on the same CPU */
 	fl_u32 device;     /* index in devices */
-	fl_u32 completer;  /* thread in whose context it completes: worker or whatever was interrupted */
+	fl_u32 completer; /* thread that submitted it; then, in whose context it completes: worker or interrupted */
 };
 
 /*

@@ -28,6 +28,7 @@ SEC("tp_btf/ext4_sync_file_exit")
 int BPF_PROG(fl_ext4_sync, struct inode *inode, int error)
 {
 	count_sync();
+	writer_sync_ends(inode);
 	return 0;
 }
 
@@ -35,6 +36,7 @@ SEC("tp_btf/xfs_file_fsync")
 int BPF_PROG(fl_xfs_sync, struct xfs_inode *inode)
 {
 	count_sync();
+	writer_sync_begins(&((struct xfs_inode___vfs *)inode)->i_vnode, false);
 	return 0;
 }
 

@@ -31,7 +31,8 @@ constexpr ColumnDefinition kColumns[] = {
 };
 
 // Texts that are sentences or statements; all others are names.
-constexpr const char *kLongTexts[] = {"query", "verdict", "detail", "options", "options_asked", "mount_point"};
+constexpr const char *kLongTexts[] = {"query", "verdict", "detail",        "worst_query",
+                                      "stack", "options", "options_asked", "mount_point"};
 
 bool is_long_text(const char *name) {
   for (const char *known : kLongTexts)

@@ -92,7 +92,8 @@ int serve(const CommandLine &command_line, const Config &config) {
     if (!tracing_error.empty()) spdlog::warn("no kernel side, commits have no causes: {}", tracing_error);
   }
   const SystemClock clock;
-  Daemon daemon(config, clock, std::move(kernel), std::move(tracing_error));
+  DiskStatsFile disk_stats;
+  Daemon daemon(config, clock, std::move(kernel), std::move(tracing_error), [&] { return disk_stats.read(); });
   if (!command_line.record_path.empty()) daemon.record(command_line.record_path);
   auto started = daemon.start();
   if (started) started = daemon.watch(signals.get());

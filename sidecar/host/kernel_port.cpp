@@ -25,6 +25,7 @@ class TracerPort final : public KernelPort {
   [[nodiscard]] std::vector<kernel::InFlight> in_flight() const override { return tracer_->in_flight(); }
   [[nodiscard]] std::vector<kernel::JournalCommits> journals() const override { return tracer_->journals(); }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return tracer_->threads(); }
+  [[nodiscard]] kernel::StallSource *stalls() override { return &tracer_->stalls(); }
 
  private:
   std::unique_ptr<kernel::Tracer> tracer_;

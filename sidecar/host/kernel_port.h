@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "sidecar/kernel/stalls.h"
 #include "sidecar/kernel/tracer.h"
 
 namespace flushlight {
@@ -27,6 +28,7 @@ class KernelPort {
   [[nodiscard]] virtual std::vector<kernel::InFlight> in_flight() const = 0;
   [[nodiscard]] virtual std::vector<kernel::JournalCommits> journals() const = 0;
   [[nodiscard]] virtual std::vector<kernel::ThreadState> threads() const = 0;
+  [[nodiscard]] virtual kernel::StallSource *stalls() { return nullptr; }
 };
 
 // Whether this build has a kernel side at all.

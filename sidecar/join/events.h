@@ -3,6 +3,7 @@
 #pragma once
 #include <cstdint>
 #include <functional>
+#include <vector>
 
 #include "sidecar/intake/records.h"
 
@@ -61,6 +62,21 @@ class EventSink {
   virtual ~EventSink() = default;
   virtual void on_statement(const JoinedStatement &event) = 0;
   virtual void on_commit(const JoinedCommit &event) = 0;
+};
+
+// Several sinks, one after the other.
+class EventFan final : public EventSink {
+ public:
+  explicit EventFan(std::vector<EventSink *> sinks) : sinks_(std::move(sinks)) {}
+  void on_statement(const JoinedStatement &event) override {
+    for (EventSink *sink : sinks_) sink->on_statement(event);
+  }
+  void on_commit(const JoinedCommit &event) override {
+    for (EventSink *sink : sinks_) sink->on_commit(event);
+  }
+
+ private:
+  std::vector<EventSink *> sinks_;
 };
 
 }  // namespace flushlight

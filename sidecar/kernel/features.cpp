@@ -49,6 +49,9 @@ constexpr Tracepoint kTracepoints[] = {
     {"jbd2_commit_logging", 1, false, kJournalCost},
     {"jbd2_end_commit", 1, false, kJournalCost},
     {"jbd2_checkpoint", 1, false, "checkpoints of ext4's journals are not counted"},
+    {"ext4_sync_file_enter", 2, false, "who syncs which file on ext4 is not known"},
+    {"writeback_dirty_folio", 2, false, "who writes to which file through the page cache is not known"},
+    {"iomap_dio_rw_begin", 4, false, "who writes to which file by direct I/O is not known"},
 };
 
 struct Capability {

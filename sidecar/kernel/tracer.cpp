@@ -45,6 +45,9 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_reclaim_end", "mm_vmscan_direct_reclaim_end", "sleeps in direct reclaim count as other"},
     {"fl_memcg_reclaim", "mm_vmscan_memcg_reclaim_begin", "sleeps in a memory cgroup's reclaim count as other"},
     {"fl_memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", "sleeps in a memory cgroup's reclaim count as other"},
+    {"fl_dirty_folio", "writeback_dirty_folio", "who writes to which file through the page cache is not known"},
+    {"fl_direct_io", "iomap_dio_rw_begin", "who writes to which file by direct I/O is not known"},
+    {"fl_ext4_sync_enter", "ext4_sync_file_enter", "who syncs which file on ext4 is not known"},
 };
 
 // For tracepoints of modules, whose types only CAP_SYS_ADMIN may read: raw tracepoints need none.
@@ -98,6 +101,9 @@ constexpr const char *kAttachOrder[] = {
     "fl_journal_checkpoint",
     "fl_fork",
     "fl_rename",
+    "fl_ext4_sync_enter",
+    "fl_direct_io",
+    "fl_dirty_folio",
 };
 
 // What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.
@@ -161,6 +167,7 @@ uint64_t steady_ns() {
 
 Tracer::Impl::~Impl() {
   detach();
+  stalls.reset();
   if (stats_fd >= 0) close(stats_fd);
   if (enrol_link >= 0) close(enrol_link);
   unmap(ledger);
@@ -388,6 +395,7 @@ Result<std::unique_ptr<Tracer>> Tracer::load(const Options &options) {
   });
   if (auto r = impl->attach(); !r) return r.error();
   impl->enrol_existing();
+  impl->stalls = make_stall_reader(*impl);
   return std::unique_ptr<Tracer>(new Tracer(std::move(impl)));
 }
 
@@ -441,6 +449,8 @@ Result<> Tracer::set_enabled(bool enabled) {
   impl_->forget_in_flight();
   return impl_->attach();
 }
+
+StallSource &Tracer::stalls() { return *impl_->stalls; }
 
 bool Tracer::enabled() const { return !impl_->links.empty(); }
 

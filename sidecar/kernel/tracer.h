@@ -12,6 +12,8 @@
 
 namespace flushlight::kernel {
 
+class StallSource;
+
 struct Options {
   uint32_t ledger_slots = 4096;   // power of two
   uint32_t pool_slots = 1024;     // of these, for background and kernel threads
@@ -131,9 +133,11 @@ class Tracer {
   [[nodiscard]] std::vector<InFlight> in_flight() const;
   [[nodiscard]] std::vector<JournalCommits> journals() const;
   [[nodiscard]] std::vector<ThreadState> threads() const;
+  [[nodiscard]] StallSource &stalls();
+
+  struct Impl;
 
  private:
-  struct Impl;
   explicit Tracer(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

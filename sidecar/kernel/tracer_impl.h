@@ -12,6 +12,7 @@
 #include "sidecar/kernel/btf.h"
 #include "sidecar/kernel/leases.h"
 #include "sidecar/kernel/run_stats.h"
+#include "sidecar/kernel/stalls.h"
 #include "sidecar/kernel/tracer.h"
 
 struct flushlight_bpf;
@@ -19,6 +20,7 @@ struct flushlight_bpf;
 namespace flushlight::kernel {
 
 uint64_t steady_ns();
+std::unique_ptr<StallSource> make_stall_reader(Tracer::Impl &tracer);
 
 // A map of the kernel side, mapped into the daemon. Read-only where the map is frozen.
 template <typename T>
@@ -45,6 +47,7 @@ struct Tracer::Impl {
   Mapped<fl_journal> journals;
   Mapped<const fl_device_histogram> histograms;
   std::unique_ptr<LeaseTable> leases;
+  std::unique_ptr<StallSource> stalls;
   std::set<uint32_t> revoked;  // first slots of leases whose processes are to be forgotten
   int enrol_link = -1;
   int stats_fd = -1;

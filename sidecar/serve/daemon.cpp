@@ -34,14 +34,17 @@ void store(Field &field, Field value) {
 
 }  // namespace
 
-Daemon::Daemon(Config config, const Clock &clock, std::unique_ptr<KernelPort> kernel, std::string tracing_error)
+Daemon::Daemon(Config config, const Clock &clock, std::unique_ptr<KernelPort> kernel, std::string tracing_error,
+               stalls::Monitor::ReadDiskStats read_disk_stats)
     : clock_(clock),
       config_(std::move(config)),
       kernel_(std::move(kernel)),
       texts_(config_.statements_max * kTextsPerRow),
       statistics_(clock, statistics_limits(config_)),
-      joiner_(statistics_, texts_),
+      events_({&statistics_, &stalls_}),
+      joiner_(events_, texts_),
       intake_(clock, symbols_, joiner_, intake_limits(config_)),
+      stalls_(clock, kernel_.get(), intake_, std::move(read_disk_stats)),
       epoch_(static_cast<uint64_t>(clock.unix_ns())),
       server_(clock, *this),
       top_statements_(config_.metrics_statements_max),
@@ -117,7 +120,7 @@ void Daemon::beat(uint64_t now_ns) {
 }
 
 int Daemon::wait_ms(uint64_t now_ns, int max_wait_ms) const {
-  uint64_t due_ns = std::min(next_beat_ns_, next_house_ns_);
+  uint64_t due_ns = std::min({next_beat_ns_, next_house_ns_, stalls_.next_ns()});
   if (!intake_.leases().empty()) due_ns = std::min(due_ns, next_drain_ns_);
   const uint64_t wait_ns = due_ns > now_ns ? due_ns - now_ns : 0;
   return static_cast<int>(std::min<uint64_t>((wait_ns + 999'999) / 1'000'000, static_cast<uint64_t>(max_wait_ms)));
@@ -131,6 +134,7 @@ bool Daemon::step(int max_wait_ms) {
     intake_.drain();
     next_drain_ns_ = clock_.now_ns() + intake_.interval_ns();
   }
+  if (now_ns >= stalls_.next_ns()) stalls_.step(*facts_.latest().devices);
   if (now_ns >= next_house_ns_) keep_house(now_ns);
   return watched;
 }
@@ -166,6 +170,7 @@ void Daemon::set_off(bool off, const std::string &reason) {
   if (kernel_ != nullptr)
     if (auto result = kernel_->set_enabled(!off); !result)
       spdlog::error("switching the programs {} failed: {}", off ? "off" : "on", result.error().text);
+  stalls_.forget();
   update_control();
   brake_.forget();
   spdlog::warn("flushlight is {}{}{}", off ? "off" : "on", off ? ": " : "", state_.off_reason);

@@ -14,6 +14,7 @@
 #include "sidecar/serve/metrics_server.h"
 #include "sidecar/serve/socket_server.h"
 #include "sidecar/serve/state.h"
+#include "sidecar/stalls/monitor.h"
 #include "sidecar/stats/statistics.h"
 #include "sidecar/stats/top_statements.h"
 
@@ -22,7 +23,9 @@ namespace flushlight {
 class Daemon final : private ServerHandler {
  public:
   // kernel: nullptr without tracing; tracing_error then says why (empty: by configuration).
-  Daemon(Config config, const Clock &clock, std::unique_ptr<KernelPort> kernel, std::string tracing_error);
+  Daemon(
+      Config config, const Clock &clock, std::unique_ptr<KernelPort> kernel, std::string tracing_error,
+      stalls::Monitor::ReadDiskStats read_disk_stats = [] { return AllDiskStats{}; });
   ~Daemon() override;
 
   // Opens the socket and makes the control page.
@@ -40,6 +43,7 @@ class Daemon final : private ServerHandler {
   [[nodiscard]] HostFacts &facts() { return facts_; }
   [[nodiscard]] DaemonState &state() { return state_; }
   [[nodiscard]] const Intake &intake() const { return intake_; }
+  [[nodiscard]] const stalls::Monitor &stalls() const { return stalls_; }
   [[nodiscard]] Statistics &statistics() { return statistics_; }
   [[nodiscard]] const MetricsServer &metrics() const { return metrics_; }
 
@@ -72,9 +76,11 @@ class Daemon final : private ServerHandler {
   SymbolTable symbols_;
   TextStore texts_;
   Statistics statistics_;
+  EventFan events_;
   Joiner joiner_;
   std::unique_ptr<Recorder> recorder_;
   Intake intake_;
+  stalls::Monitor stalls_;
   HostFacts facts_;
   MemoryFile control_;
   uint64_t epoch_ = 0;

@@ -160,7 +160,7 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
   const HostReadings host = facts_.latest();
   const ViewContext context{clock_,        statistics_, intake_, texts_,    symbols_,
                             kernel_.get(), host,        state_,  *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
-                            user_name};
+                            user_name,     nullptr,     &stalls_};
   RowsWriter writer;
   view->run(context, columns, &writer);
   const uint32_t rows = writer.rows();
@@ -173,8 +173,8 @@ void Daemon::publish_metrics() {
   intake_.drain();
   const HostReadings host = facts_.latest();
   constexpr bool kSeeAll = true;  // digests; there are no texts in the metrics
-  const ViewContext context{clock_, statistics_, intake_, texts_,  symbols_, kernel_.get(),
-                            host,   state_,      0,       kSeeAll, "",       &top_statements_};
+  const ViewContext context{clock_, statistics_, intake_, texts_, symbols_,         kernel_.get(), host,
+                            state_, 0,           kSeeAll, "",     &top_statements_, &stalls_};
   metrics_.publish(gather_metrics(context));
 }
 

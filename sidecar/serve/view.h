@@ -16,6 +16,7 @@
 #include "sidecar/join/texts.h"
 #include "sidecar/serve/packets.h"
 #include "sidecar/serve/state.h"
+#include "sidecar/stalls/monitor.h"
 #include "sidecar/stats/statistics.h"
 #include "sidecar/stats/top_statements.h"
 
@@ -36,6 +37,7 @@ struct ViewContext {
   bool see_all = false;
   std::string_view user_name;
   TopStatements *top = nullptr;  // given: rows of these only, and one for the rest of each instance
+  const stalls::Monitor *stalls = nullptr;
 
   static constexpr uint32_t kNoInstance = UINT32_MAX;
   [[nodiscard]] bool shows(uint32_t row_instance) const { return instance == 0 || instance == row_instance; }
@@ -134,6 +136,10 @@ std::unique_ptr<View> make_devices_view();
 std::unique_ptr<View> make_latency_view();
 std::unique_ptr<View> make_journals_view();
 std::unique_ptr<View> make_pressure_view();
+std::unique_ptr<View> make_stalls_view();
+std::unique_ptr<View> make_stall_tasks_view();
+std::unique_ptr<View> make_slow_requests_view();
+std::unique_ptr<View> make_writers_view();
 std::unique_ptr<View> make_health_view();
 
 }  // namespace flushlight

@@ -129,7 +129,7 @@ Row tracing_row(const ViewContext &context) {
 Row devices_row(const ViewContext &context) {
   Row row;
   row.component = "devices";
-  row.detail = describe_layers(context.devices);
+  row.detail = describe_layers(*context.host.devices);
   return row;
 }
 

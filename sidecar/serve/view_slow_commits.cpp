@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "sidecar/join/verdict.h"
+#include "sidecar/serve/stall_texts.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {
@@ -10,6 +11,7 @@ struct Row {
   const Instance *instance = nullptr;
   const StatementText *text = nullptr;
   bool visible = false;
+  const stalls::Stall *stall = nullptr;
 };
 
 std::span<const uint64_t, FL_VECTOR_COUNT> vector_of(const Row &row) {
@@ -68,9 +70,11 @@ std::vector<Column<Row>> slow_commit_columns() {
        [](const Row &r, auto &) {
          return r.commit->accounted() ? text_cell(path_name(largest_path(vector_of(r)))) : null_cell();
        }},
+      {"stall_id", [](const Row &r, auto &) { return r.stall ? count_cell(r.stall->episode.id) : null_cell(); }},
       {"verdict",
-       [](const Row &r, auto &) {
-         return text_cell(verdict(r.commit->record.duration_ns, vector_of(r), r.commit->accounted()));
+       [](const Row &r, auto &c) {
+         const std::string sentence = verdict(r.commit->record.duration_ns, vector_of(r), r.commit->accounted());
+         return text_cell(r.stall != nullptr ? sentence + "; " + stall_words(*r.stall, c) : sentence);
        }},
   };
   add_account_columns<Row>(&columns, [](const Row &row) -> const uint64_t * {
@@ -87,6 +91,9 @@ std::unique_ptr<View> make_slow_commits_view() {
         context.statistics.slow_commits().for_each([&](const SlowCommit &commit) {
           if (!context.shows(commit.key.instance)) return;
           Row row{&commit, context.find_instance(commit.key.instance), nullptr, context.may_see(commit.key.user)};
+          if (context.stalls != nullptr)
+            row.stall = context.stalls->log().stall_of(stalls::waited_commit(commit.record, commit.key),
+                                                       context.clock.now_ns());
           if (row.visible) row.text = context.texts.find(commit.key.instance, commit.key.queryid);
           visit(row);
         });

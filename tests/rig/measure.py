@@ -12,6 +12,7 @@ import kernel_trace
 from faults import FAULTS, held_device, while_loaded
 from processes import RigError, spawn
 from server_threads import journal_threads, processes_below, threads_of
+from stalls import stalls_since
 from witness import gap, held, held_between, read_windows
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -192,6 +193,7 @@ def measure(server, fault_name, ms, sessions, seconds, load_extra=()):
     result.update(from_views(server, started, summary["commits"]))
     result["detail"] = {name: value - details_before.get(name, 0) for name, value in details.items()
                         if value > details_before.get(name, 0)}
+    result["stalls"] = stalls_since(server, started)
     lost_since = {name: lost - lost_before.get(name, 0) for name, lost in lost_now(server).items()}
     result["lost"] = sum(lost_since.values())
     if result["lost"]:

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// rig-sql --engine E --socket S [--database D] [--user U] [--json] SQL...
+// rig-sql --engine E --socket S [--database D] [--user U] [--json] [--lines] SQL...
 // Runs statements in one session. --json prints the rows of the last one as a JSON array of objects, numbers as
-// numbers and NULL as null. Needs no client program of any engine.
+// numbers and NULL as null. --lines: then every line of standard input is a statement, and its rows are a line of JSON.
+// Needs no client program of any engine.
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "sql_client.h"
@@ -24,11 +26,9 @@ nlohmann::ordered_json value_of(const std::optional<std::string> &value, rig::Co
   return *value;
 }
 
-void run(const rig::Address &address, const std::vector<std::string> &statements, bool json) {
-  auto session = rig::connect(address);
-  for (size_t i = 0; i + 1 < statements.size(); ++i) session->execute(statements[i].c_str());
+void query(rig::Session &session, const std::string &statement, bool json) {
   std::vector<rig::Row> rows;
-  const auto columns = session->query(statements.back().c_str(), [&](rig::Row row) { rows.push_back(std::move(row)); });
+  const auto columns = session.query(statement.c_str(), [&](rig::Row row) { rows.push_back(std::move(row)); });
   nlohmann::ordered_json all = nlohmann::ordered_json::array();
   for (const rig::Row &row : rows) {
     nlohmann::ordered_json object;
@@ -42,22 +42,34 @@ void run(const rig::Address &address, const std::vector<std::string> &statements
   if (json) std::puts(all.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
 }
 
+void run(const rig::Address &address, const std::vector<std::string> &statements, bool json, bool lines) {
+  auto session = rig::connect(address);
+  for (size_t i = 0; i + 1 < statements.size(); ++i) session->execute(statements[i].c_str());
+  query(*session, statements.back(), json || lines);
+  std::fflush(stdout);
+  for (std::string line; lines && std::getline(std::cin, line);) {
+    query(*session, line, true);
+    std::fflush(stdout);
+  }
+}
+
 }  // namespace
 
 int main(int argc, char **argv) {
   CLI::App app("Runs SQL in a private server");
   rig::Address address{.engine = "", .socket = "", .database = "", .user = ""};
   std::vector<std::string> statements;
-  bool json = false;
+  bool json = false, lines = false;
   app.add_option("--engine", address.engine)->required();
   app.add_option("--socket", address.socket)->required();
   app.add_option("--database", address.database);
   app.add_option("--user", address.user);
   app.add_flag("--json", json);
+  app.add_flag("--lines", lines);
   app.add_option("sql", statements)->required();
   CLI11_PARSE(app, argc, argv);
   try {
-    run(address, statements, json);
+    run(address, statements, json, lines);
   } catch (const std::exception &error) {
     std::fprintf(stderr, "rig-sql: %s\n", error.what());
     return 1;

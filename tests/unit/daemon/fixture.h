@@ -13,6 +13,19 @@
 
 namespace flushlight::test {
 
+class FakeStalls final : public kernel::StallSource {
+ public:
+  std::vector<kernel::DeviceActivity> activity() override { return activity_list; }
+  std::vector<kernel::SlowRequest> take_slow_requests(uint64_t *) override { return std::exchange(request_list, {}); }
+  std::vector<kernel::Writer> writers() override { return writer_list; }
+  std::vector<kernel::BlockedTask> blocked_tasks() override { return task_list; }
+
+  std::vector<kernel::DeviceActivity> activity_list;
+  std::vector<kernel::SlowRequest> request_list;
+  std::vector<kernel::Writer> writer_list;
+  std::vector<kernel::BlockedTask> task_list;
+};
+
 class FakeKernel final : public KernelPort {
  public:
   [[nodiscard]] int ledger_fd() const override { return ledger.fd(); }
@@ -39,6 +52,9 @@ class FakeKernel final : public KernelPort {
   [[nodiscard]] std::vector<kernel::InFlight> in_flight() const override { return in_flight_list; }
   [[nodiscard]] std::vector<kernel::JournalCommits> journals() const override { return journal_list; }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return thread_list; }
+  [[nodiscard]] kernel::StallSource *stalls() override { return &stall_source; }
+
+  FakeStalls stall_source;
 
   MemoryFile ledger =
       std::move(*MemoryFile::create("ledger", 256 * sizeof(fl_slot), MemoryFile::Access::kReadOnlyThere));
@@ -80,7 +96,8 @@ class DaemonTest : public ::testing::Test {
       kernel = std::make_unique<FakeKernel>();
       kernel_ = kernel.get();
     }
-    daemon_ = std::make_unique<Daemon>(config_, clock_, std::move(kernel), with_kernel ? "" : "not here");
+    daemon_ = std::make_unique<Daemon>(config_, clock_, std::move(kernel), with_kernel ? "" : "not here",
+                                       [this] { return disk_stats_; });
     const auto started = daemon_->start();
     ASSERT_TRUE(started) << started.error().text;
   }
@@ -187,6 +204,7 @@ class DaemonTest : public ::testing::Test {
   Config config_;
   ManualClock clock_;
   FakeKernel *kernel_ = nullptr;
+  AllDiskStats disk_stats_;
   std::unique_ptr<Daemon> daemon_;
 };
 

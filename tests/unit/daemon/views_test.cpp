@@ -72,6 +72,18 @@ TEST_F(Views, CellsHaveTheTypesOfTheDefinition) {
   daemon_->facts().set(BlockDevices{{device_number(7, 0), disk}});
   daemon_->facts().set(Journals{{.device = device_number(7, 0), .name = "loop0", .file_system = "ext4"}});
   daemon_->facts().set(Pressures{{.io_some = {12.5, 7'000'000}, .dirty_bytes = 4096, .load_1m = 0.5}});
+  kernel::Writer writer{.tgid = 9, .process = "dd", .file = {device_number(7, 0), 5, "big", true}, .bytes = 4096};
+  kernel_->stall_source.writer_list = {writer};
+  kernel_->stall_source.request_list = {
+      {.device = device_number(7, 0), .start_ns = 1, .issue_ns = 2, .complete_ns = 3}};
+  kernel_->stall_source.task_list = {{.tid = 9, .tgid = 9, .name = "dd", .stack = {"schedule", "submit_bio_wait"}}};
+  kernel::DeviceActivity frozen{.device = device_number(7, 0), .at_device = 2};
+  for (int i = 0; i < 20; i++) {
+    kernel_->stall_source.activity_list = {frozen};
+    if (frozen.oldest_issue_ns == 0) frozen.oldest_issue_ns = clock_.now_ns();
+    daemon_->step(0);
+    clock_.advance_ms(100);
+  }
   daemon_->step(0);
   for (const CatalogView &view : catalog_views()) {
     const Table rows = rows_of(view.name);

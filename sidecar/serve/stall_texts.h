@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+// Stalls, devices and files in words, for several views.
+// Owner: main thread.
+#pragma once
+#include <string>
+
+#include "sidecar/serve/view.h"
+
+namespace flushlight {
+
+// "loop0", or "7:0" where the host does not say.
+std::string device_name(uint32_t number, const ViewContext &context);
+// Below its mount point where that is clear; otherwise the last parts of its path. Empty: not known.
+std::string file_text(const kernel::FileName &file, const ViewContext &context);
+// What happened and who is to blame, in one sentence without an end. Files are named to those who may see all.
+std::string stall_verdict(const stalls::Stall &stall, const ViewContext &context);
+// The same for a commit that it hit.
+std::string stall_words(const stalls::Stall &stall, const ViewContext &context);
+
+}  // namespace flushlight

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0-or-later
+#include "sidecar/stalls/culprit.h"
+
+#include <map>
+#include <string>
+
+namespace flushlight::stalls {
+namespace {
+
+// All of one name: a script that starts one copy after the other floods as well as a single one.
+struct Process {
+  uint64_t bytes = 0, syncs = 0;
+  bool is_database = false;
+  const kernel::Writer *by_bytes = nullptr, *by_syncs = nullptr;  // its file with most of them
+};
+
+Culprit blame(const Process &process, const kernel::Writer &writer, double share) {
+  Culprit culprit;
+  culprit.is_device = false;
+  culprit.process = writer.process;
+  culprit.tgid = writer.tgid;
+  culprit.file = writer.file;
+  culprit.cgroup = writer.cgroup;
+  culprit.bytes = process.bytes;
+  culprit.syncs = process.syncs;
+  culprit.share = share;
+  return culprit;
+}
+
+double ratio(uint64_t part, uint64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+}  // namespace
+
+Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &stall,
+                     std::optional<double> usual_bytes_per_second, const std::set<uint32_t> &databases) {
+  std::map<std::string, Process> processes;
+  uint64_t all_bytes = 0, all_syncs = 0;
+  for (const kernel::Writer &writer : writers) {
+    if (writer.file.device != stall.device) continue;
+    Process &process = processes[writer.process];
+    process.is_database |= databases.contains(writer.tgid);
+    process.bytes += writer.recent_bytes;
+    process.syncs += writer.recent_syncs;
+    all_bytes += writer.recent_bytes;
+    all_syncs += writer.recent_syncs;
+    if (process.by_bytes == nullptr || writer.recent_bytes > process.by_bytes->recent_bytes) process.by_bytes = &writer;
+    if (process.by_syncs == nullptr || writer.recent_syncs > process.by_syncs->recent_syncs) process.by_syncs = &writer;
+  }
+  const double usual_bytes = usual_bytes_per_second.value_or(0) * static_cast<double>(kRecentNs) / 1e9;
+  for (const auto &[name, process] : processes) {
+    const double share = ratio(process.bytes, all_bytes);
+    if (process.bytes < kFloodBytes || share < kFloodShare) continue;
+    if (static_cast<double>(process.bytes) < kFloodFactor * usual_bytes) continue;
+    if (!usual_bytes_per_second && process.is_database) continue;
+    return blame(process, *process.by_bytes, share);
+  }
+  if (stall.kind == Kind::kSlowFlush)
+    for (const auto &[name, process] : processes)
+      if (const double share = ratio(process.syncs, all_syncs);
+          process.syncs >= kSyncStorm && share >= kFloodShare && !process.is_database)
+        return blame(process, *process.by_syncs, share);
+  return {};
+}
+
+}  // namespace flushlight::stalls
