@@ -112,8 +112,12 @@ static __always_inline void request_begins(__u64 address, __u32 flags, __u32 dev
 		slot = enrol_late(current);
 	if (slot)
 		owner = scratch_of(slot);
-	if (owner)
+	if (owner) {
 		notice_return(current, slot, owner);
+		owner->hint &= ~FL_HINT_SUBMIT;
+	} else if ((current->flags & PF_WQ_WORKER) && dispatches_throttled(current)) {
+		flags |= FL_FLAGS_HELD;
+	}
 	request_open(address, flags, device, bpf_ktime_get_ns(),
 		     (flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
 }
