@@ -19,6 +19,4 @@ struct LatencyHistogram {
 };
 void each_latency_histogram(const ViewContext &context, const std::function<void(const LatencyHistogram &)> &visit);
 
-std::string device_name(uint32_t number, const ViewContext &context);
-
 }  // namespace flushlight

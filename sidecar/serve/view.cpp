@@ -3,6 +3,12 @@
 
 namespace flushlight {
 
+std::string device_name(uint32_t number, const ViewContext &context) {
+  const auto found = context.host.devices->find(number);
+  return found != context.host.devices->end() ? found->second.name
+                                              : fmt::format("{}:{}", number >> 20, number & 0xfffff);
+}
+
 const std::vector<std::unique_ptr<View>> &all_views() {
   static const std::vector<std::unique_ptr<View>> views = [] {
     std::vector<std::unique_ptr<View>> list;

@@ -50,6 +50,9 @@ struct ViewContext {
   [[nodiscard]] Cell time(uint64_t monotonic_ns) const { return time_cell(clock.to_unix_ns(monotonic_ns)); }
 };
 
+// "loop0", or "7:0" where the host does not say.
+std::string device_name(uint32_t number, const ViewContext &context);
+
 inline constexpr std::string_view kHidden = "<insufficient privilege>";
 
 class View {

@@ -49,12 +49,6 @@ void each_bucket(const ViewContext &context, const TableView<BucketRow>::Visit &
 
 }  // namespace
 
-std::string device_name(uint32_t number, const ViewContext &context) {
-  const auto found = context.host.devices->find(number);
-  return found != context.host.devices->end() ? found->second.name
-                                              : fmt::format("{}:{}", number >> 20, number & 0xfffff);
-}
-
 void each_latency_histogram(const ViewContext &context, const std::function<void(const LatencyHistogram &)> &visit) {
   for (const auto &[id, histogram] : context.statistics.commit_times())
     if (context.shows(id))
