@@ -24,6 +24,7 @@ using flushlight::kernel::Tracer;
 class Gate : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
+    if (process) return;  // shared with Group: loading can take ten seconds (tests/vm)
     flushlight::kernel::Options options;
     options.without_io_start = std::getenv("FLUSHLIGHT_GATE_WITHOUT_IO_START") != nullptr;
     auto loaded = Tracer::load(options);
@@ -35,8 +36,6 @@ class Gate : public ::testing::Test {
     if (tracer)
       for (const auto &c : tracer->counters())
         if (c.value != 0) std::printf("  %-20s %lu\n", c.name.c_str(), static_cast<unsigned long>(c.value));
-    process.reset();
-    tracer.reset();
   }
   void TearDown() override { device.release(); }
 
@@ -146,6 +145,11 @@ TEST_F(Gate, OwnWrite) {
 // A leader thread that syncs on behalf of a follower, as group commit does.
 class Group : public Gate {
  protected:
+  static void TearDownTestSuite() {
+    Gate::TearDownTestSuite();
+    process.reset();
+    tracer.reset();
+  }
   void run(const std::function<void(int round)> &lead, int rounds) {
     std::mutex mutex;
     std::condition_variable changed;

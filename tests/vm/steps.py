@@ -66,9 +66,9 @@ def layered(layers):
 
 BOOTS = [
     ("nvme_core.multipath=N", [
-        Planned("gate.ext4", 120, ["guest", "gate", "ext4", "-Enrolment.*"], gtest),
-        Planned("gate.xfs", 120, ["guest", "gate", "xfs", "-Enrolment.*"], gtest),
-        Planned("gate.enrolment", 200, ["guest", "gate", "ext4", "Enrolment.*"], gtest),  # no matter what file system
+        Planned("gate.ext4", 120, ["guest", "gate", "ext4", "Gate.*:Group.*"], gtest),
+        Planned("gate.xfs", 120, ["guest", "gate", "xfs", "Gate.*:Group.*"], gtest),
+        Planned("gate.enrolment", 90, ["guest", "gate", "ext4", "Enrolment.*"], gtest),  # no matter what file system
         Planned("drive.ext4", 60, ["guest", "drive", "ext4"], gtest),
         Planned("drive.xfs", 60, ["guest", "drive", "xfs"], gtest),
         Planned("delay.ext4", 60, ["guest", "drive-delayed", "ext4", "30"], gtest),
