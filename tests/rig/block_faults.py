@@ -2,19 +2,21 @@
 """Faults that settings of the kernel and processes beside the server make; each puts back what it changed."""
 import contextlib
 import os
+import re
 import subprocess
 import threading
 import time
 from pathlib import Path
 
-from processes import RigError, end, spawn, start_ticks
+from processes import RigError, end, run, spawn, start_ticks
 from server_threads import processes_below
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
-DIRTY_MAX_BYTES = 8 << 20
+DIRTY_MAX_BYTES, DIRTY_WRITE_KB, DIRTY_WRITERS = 4 << 20, 64, 8
 DROP_QUIETLY = "7"  # page cache, dentries and inodes; no line in the kernel's log
 DROP_PAUSE_S = 0.005
 QUEUE_DEPTH = 4
+WBT_WRITERS = 4
 
 
 @contextlib.contextmanager
@@ -103,13 +105,27 @@ def buffered_log(server):
 
 @contextlib.contextmanager
 def dirty(server, device, ms):
-    """More dirty pages on the device than it may have, and writes that take `ms`: who dirties pages is paused."""
+    """Writers have more dirty pages on the device than it may have, and their writes take `ms`: all who dirty pages are
+    paused. What the limit lets them have at the device at once leaves tags for the server, whose writes are not held."""
     bdi = Path(f"/sys/class/bdi/{number_of(device)}")
-    with buffered_log(server), neighbour(device, "buffered", threads=2), setting(bdi / "max_bytes", DIRTY_MAX_BYTES), \
+    with buffered_log(server), neighbour(device, "buffered", threads=DIRTY_WRITERS, file_bytes=8 << 20), \
+            setting(queue_of(device) / "max_sectors_kb", DIRTY_WRITE_KB), setting(bdi / "max_bytes", DIRTY_MAX_BYTES), \
             setting(bdi / "strict_limit", 1):
-        device.hold(write_ms=ms)
-        time.sleep(1)  # until the kernel knows the device's new speed
+        offset, length = where_they_lie(device)
+        device.hold(write_ms=ms, offset_bytes=offset, length_bytes=length)
+        time.sleep(1.5)  # until the kernel knows the device's new speed
         yield
+
+
+def where_they_lie(device):
+    """The range of the device that the neighbour's files are in: (offset, length) in bytes."""
+    blocks = []
+    for path in (device.mount / "neighbour").iterdir():
+        for line in run("filefrag", "-b4096", "-v", path).stdout.splitlines():
+            if match := re.match(r"\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+)\.\.\s*(\d+):", line):
+                blocks.append((int(match.group(1)), int(match.group(2)) + 1))
+    first, last = min(begin for begin, _ in blocks), max(end_ for _, end_ in blocks)
+    return first * 4096, (last - first) * 4096
 
 
 @contextlib.contextmanager
@@ -158,7 +174,7 @@ def scheduler(server, device, ms):
 def wbt(server, device, ms):
     """Writeback throttling, and write-back that others wait for."""
     with buffered_log(server), setting(queue_of(device) / "wbt_lat_usec", 2000), \
-            neighbour(device, "synced", threads=4, block_bytes=4096, file_bytes=1 << 20):
+            neighbour(device, "synced", threads=WBT_WRITERS, block_bytes=4096, file_bytes=1 << 20):
         device.hold(write_ms=ms)
         yield
 

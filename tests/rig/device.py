@@ -252,7 +252,7 @@ class SlowDevice:
     def _fragment(self):
         """One file that takes nearly everything, with holes: what is written later lies in pieces."""
         usage = os.statvfs(self.mount)
-        size = (usage.f_bavail * usage.f_frsize - (64 << 20)) // (2 * FRAGMENT_BYTES) * 2 * FRAGMENT_BYTES
+        size = (usage.f_bfree * usage.f_frsize - (4 << 20)) // (2 * FRAGMENT_BYTES) * 2 * FRAGMENT_BYTES
         libc = ctypes.CDLL(None, use_errno=True)
         libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
         with open(self.mount / "filler", "wb") as file:

@@ -96,8 +96,9 @@ FAULTS = {
     "queue-sched": Fault(block_faults.scheduler, 5, "queue", witness="queue", tolerance=0.15),
     "wbt": Fault(block_faults.wbt, 5, "queue", witness="queue", tolerance=0.15),
     "throttle": Fault(block_faults.throttle, 50, "throttle", witness="gap"),
-    "dirty": Fault(block_faults.dirty, 5, "throttle", witness="dirty", load=("--row-bytes", "65536")),
-    "journal-neighbour": Fault(block_faults.journal_neighbour, 5, path="journal", engines=BINLOG, file_systems=("ext4",)),
+    "dirty": Fault(block_faults.dirty, 100, "throttle", witness="dirty", load=("--row-bytes", "65536")),
+    "journal-neighbour": Fault(block_faults.journal_neighbour, 5, path="journal", engines=BINLOG, file_systems=("ext4",),
+                               load=("--row-bytes", "8192")),
     "replication": Fault(standby.paused, 100, "replication", witness="paused", engines=BINLOG),
     "replication-after-sync": Fault(standby.paused_after_sync, 100, "replication", witness="paused", engines=("mariadb-binlog",)),
 }

@@ -3,7 +3,7 @@
 //
 //   direct    threads that overwrite with O_DIRECT, one write each at a time: keeps the queue full
 //   buffered  threads that overwrite through the page cache: dirty pages without end
-//   synced    the same, but each syncs its file after every pass: write-back that somebody waits for
+//   synced    the same, every other block, and each syncs its file after every pass: write-back in many requests
 //   extend    threads that append and fsync, and begin anew at --file-mb: the journal of the file system
 //
 // Says "writing" when every thread has its file. Threads share nothing.
@@ -56,7 +56,7 @@ void work(const Options &options, unsigned number, std::latch &ready) {
   size_t at = 0;
   for (unsigned written = 1;; ++written) {
     put(fd, block.get(), options.block_bytes, static_cast<off_t>(at));
-    at += options.block_bytes;
+    at += options.block_bytes * (synced ? 2 : 1);
     const bool pass = at + options.block_bytes > options.file_bytes;
     if ((extend && written % options.blocks_per_sync == 0) || (synced && pass))
       if (fsync(fd) != 0) fail("rig-neighbour: fsync");
