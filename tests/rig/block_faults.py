@@ -12,7 +12,7 @@ from processes import RigError, end, run, spawn, start_ticks
 from server_threads import processes_below
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
-DIRTY_MAX_BYTES, DIRTY_WRITE_KB, DIRTY_WRITERS = 4 << 20, 64, 8
+DIRTY_MAX_BYTES, DIRTY_WRITE_KB, DIRTY_WRITERS = 4 << 20, 64, 3
 DROP_QUIETLY = "7"  # page cache, dentries and inodes; no line in the kernel's log
 DROP_PAUSE_S = 0.005
 QUEUE_DEPTH = 4
