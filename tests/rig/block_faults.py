@@ -10,13 +10,14 @@ from pathlib import Path
 
 from processes import RigError, end, run, spawn, start_ticks
 from server_threads import processes_below
+from witness import union
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
 DIRTY_MAX_BYTES, DIRTY_WRITE_KB, DIRTY_WRITERS = 4 << 20, 64, 3
 DROP_QUIETLY = "7"  # page cache, dentries and inodes; no line in the kernel's log
 DROP_PAUSE_S = 0.005
 QUEUE_DEPTH = 4
-WBT_WRITERS = 4
+WBT_WRITERS = 12
 
 
 @contextlib.contextmanager
@@ -118,13 +119,12 @@ def dirty(server, device, ms):
 
 
 def where_they_lie(device):
-    """The range of the device that the neighbour's files are in: (offset, length) in bytes."""
+    """The largest piece of the device that the neighbour's one file is in: (offset, length) in bytes."""
     blocks = []
-    for path in (device.mount / "neighbour").iterdir():
-        for line in run("filefrag", "-b4096", "-v", path).stdout.splitlines():
-            if match := re.match(r"\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+)\.\.\s*(\d+):", line):
-                blocks.append((int(match.group(1)), int(match.group(2)) + 1))
-    first, last = min(begin for begin, _ in blocks), max(end_ for _, end_ in blocks)
+    for line in run("filefrag", "-b4096", "-v", device.mount / "neighbour/neighbour0").stdout.splitlines():
+        if match := re.match(r"\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+)\.\.\s*(\d+):", line):
+            blocks.append((int(match.group(1)), int(match.group(2)) + 1))
+    first, last = max(union(blocks), key=lambda piece: piece[1] - piece[0])
     return first * 4096, (last - first) * 4096
 
 
@@ -138,6 +138,7 @@ def read(server, device, ms):
         while not stop.wait(DROP_PAUSE_S):
             Path("/proc/sys/vm/drop_caches").write_text(DROP_QUIETLY)
 
+    run("sync", "-f", device.mount)  # what the journal still has to write back cannot be forgotten
     thread = threading.Thread(target=forget)
     device.hold(read_ms=ms)
     thread.start()
