@@ -2,19 +2,22 @@
 """Faults that settings of the kernel and processes beside the server make; each puts back what it changed."""
 import contextlib
 import os
+import re
 import subprocess
 import threading
 import time
 from pathlib import Path
 
-from processes import RigError, end, spawn, start_ticks
+from processes import RigError, end, run, spawn, start_ticks
 from server_threads import processes_below
+from witness import union
 
 BLKIO = Path("/sys/fs/cgroup/blkio")
-DIRTY_MAX_BYTES = 8 << 20
+DIRTY_MAX_BYTES, DIRTY_WRITE_KB, DIRTY_WRITERS = 4 << 20, 64, 3
 DROP_QUIETLY = "7"  # page cache, dentries and inodes; no line in the kernel's log
 DROP_PAUSE_S = 0.005
 QUEUE_DEPTH = 4
+WBT_WRITERS = 12
 
 
 @contextlib.contextmanager
@@ -103,13 +106,26 @@ def buffered_log(server):
 
 @contextlib.contextmanager
 def dirty(server, device, ms):
-    """More dirty pages on the device than it may have, and writes that take `ms`: who dirties pages is paused."""
+    """Writers have more dirty pages on the device than it may have, and their writes take `ms`: all who dirty pages are
+    paused. What the limit lets them have at the device at once leaves tags for the server, whose writes are not held."""
     bdi = Path(f"/sys/class/bdi/{number_of(device)}")
-    with buffered_log(server), neighbour(device, "buffered", threads=2), setting(bdi / "max_bytes", DIRTY_MAX_BYTES), \
+    with buffered_log(server), neighbour(device, "buffered", threads=DIRTY_WRITERS, file_bytes=8 << 20), \
+            setting(queue_of(device) / "max_sectors_kb", DIRTY_WRITE_KB), setting(bdi / "max_bytes", DIRTY_MAX_BYTES), \
             setting(bdi / "strict_limit", 1):
-        device.hold(write_ms=ms)
-        time.sleep(1)  # until the kernel knows the device's new speed
+        offset, length = where_they_lie(device)
+        device.hold(write_ms=ms, offset_bytes=offset, length_bytes=length)
+        time.sleep(1.5)  # until the kernel knows the device's new speed
         yield
+
+
+def where_they_lie(device):
+    """The largest piece of the device that the neighbour's one file is in: (offset, length) in bytes."""
+    blocks = []
+    for line in run("filefrag", "-b4096", "-v", device.mount / "neighbour/neighbour0").stdout.splitlines():
+        if match := re.match(r"\s*\d+:\s*\d+\.\.\s*\d+:\s*(\d+)\.\.\s*(\d+):", line):
+            blocks.append((int(match.group(1)), int(match.group(2)) + 1))
+    first, last = max(union(blocks), key=lambda piece: piece[1] - piece[0])
+    return first * 4096, (last - first) * 4096
 
 
 @contextlib.contextmanager
@@ -122,6 +138,7 @@ def read(server, device, ms):
         while not stop.wait(DROP_PAUSE_S):
             Path("/proc/sys/vm/drop_caches").write_text(DROP_QUIETLY)
 
+    run("sync", "-f", device.mount)  # what the journal still has to write back cannot be forgotten
     thread = threading.Thread(target=forget)
     device.hold(read_ms=ms)
     thread.start()
@@ -158,7 +175,7 @@ def scheduler(server, device, ms):
 def wbt(server, device, ms):
     """Writeback throttling, and write-back that others wait for."""
     with buffered_log(server), setting(queue_of(device) / "wbt_lat_usec", 2000), \
-            neighbour(device, "synced", threads=4, block_bytes=4096, file_bytes=1 << 20):
+            neighbour(device, "synced", threads=WBT_WRITERS, block_bytes=4096, file_bytes=1 << 20):
         device.hold(write_ms=ms)
         yield
 

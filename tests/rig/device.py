@@ -47,6 +47,7 @@ LAYOUTS = {
     "xfs-external": Layout((*XFS, "-l", "logdev={log}"), "logdev={log}"),
 }
 FRAGMENTED_MB, FRAGMENT_BYTES, LOG_MB = 1536, 64 << 10, 128
+RESERVED_MB = 24  # ext4 keeps some for itself; the first files take the rest
 FIFO_PRIORITY = 10
 FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 MEMORY_BESIDE_DISK_MB = 64  # control block and log
@@ -252,7 +253,7 @@ class SlowDevice:
     def _fragment(self):
         """One file that takes nearly everything, with holes: what is written later lies in pieces."""
         usage = os.statvfs(self.mount)
-        size = (usage.f_bavail * usage.f_frsize - (64 << 20)) // (2 * FRAGMENT_BYTES) * 2 * FRAGMENT_BYTES
+        size = (usage.f_bfree * usage.f_frsize - (RESERVED_MB << 20)) // (2 * FRAGMENT_BYTES) * 2 * FRAGMENT_BYTES
         libc = ctypes.CDLL(None, use_errno=True)
         libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
         with open(self.mount / "filler", "wb") as file:

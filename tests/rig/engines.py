@@ -12,6 +12,7 @@ import pwd
 import shlex
 import shutil
 import signal
+import socket
 from pathlib import Path
 
 from processes import RigError, end, run, spawn, start_ticks, wait_for
@@ -198,7 +199,17 @@ class Mariadb(Server):
 
 
 class MariadbBinlog(Mariadb):
-    options = ("--log-bin=binlog", "--sync-binlog=1", "--server-id=1")
+    """A replica comes over TCP only: the one server here that listens."""
+
+    options = ("--log-bin=binlog", "--sync-binlog=1", "--server-id=1", "--skip-networking=OFF", "--bind-address=127.0.0.1")
+
+    def __init__(self, *arguments, **keywords):
+        super().__init__(*arguments, **keywords)
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            self.port = listener.getsockname()[1]
+
+    def command(self):
+        return [*super().command(), f"--port={self.port}"]
 
 
 class MariadbPool(Mariadb):

@@ -13,13 +13,14 @@ BUFFER_KB = 16384
 EVENTS = {
     "queue": ("block/block_bio_queue", "block/block_getrq", "block/block_rq_issue", "block/block_bio_backmerge",
               "block/block_bio_frontmerge"),
-    "dirty": ("writeback/balance_dirty_pages",),
+    "dirty": ("writeback/balance_dirty_pages", "sched/sched_waking"),
 }
 # "    dd-123     [001] d.... 12345.678901: block_rq_issue: 7,0 WS 4096 () 800 + 8 none,0,0 [dd]"
 LINE = re.compile(r"^.{16}-(\d+) +\[\d+\] \S+ +(\d+)\.(\d{6}): (\w+): (.*)$")
 BIO = re.compile(r"^\d+,\d+ (\w+) (\d+) \+ (\d+)")
 REQUEST = re.compile(r"^\d+,\d+ (\w+) \d+ \(.*?\) (\d+) \+ (\d+)")
 PAUSE = re.compile(r" pause=(-?\d+) ")
+WOKEN = re.compile(r" pid=(\d+) ")
 
 
 def remove_instances(root):
@@ -31,8 +32,9 @@ def remove_instances(root):
 
 
 @contextlib.contextmanager
-def recording(folder, kind, device_number):
-    """Yields a list that holds (pid, ns, event, text) of the recorded events once the block has ended."""
+def recording(folder, kind, device_number, threads):
+    """Yields a list that holds (pid, ns, event, text) of the recorded events once the block has ended. Events of a device
+    are recorded whoever causes them (workers issue requests), others for these threads only."""
     root = Path(folder)
     root.mkdir(exist_ok=True)
     run("mount", "-t", "tracefs", "tracefs", root)
@@ -46,6 +48,8 @@ def recording(folder, kind, device_number):
         for event in EVENTS[kind]:
             if event.startswith("block/"):
                 (instance / "events" / event / "filter").write_text(f"dev == {device_number}")
+            else:
+                (instance / "set_event_pid").write_text(" ".join(map(str, threads)))
             (instance / "events" / event / "enable").write_text("1")
         yield rows
         (instance / "tracing_on").write_text("0")
@@ -92,11 +96,15 @@ def queue_intervals(rows, pids):
 
 
 def dirty_intervals(rows, pids):
-    """Pauses for dirty pages of these threads. The kernel tells their length just before."""
-    found = []
-    for pid, ns, _, text in rows:
-        if pid in pids and (match := PAUSE.search(text)) and int(match.group(1)) > 0:
-            found.append((ns, ns + int(match.group(1)) * 1_000_000))
+    """Pauses for dirty pages of these threads: the kernel tells just before; a timer wakes the thread."""
+    paused, found = {}, []
+    for pid, ns, event, text in rows:
+        if event == "sched_waking":
+            woken = int(WOKEN.search(text).group(1))
+            if woken in paused:
+                found.append((paused.pop(woken), ns))
+        elif pid in pids and (match := PAUSE.search(text)) and int(match.group(1)) > 0:
+            paused[pid] = ns
     return found
 
 

@@ -130,9 +130,10 @@ def traced_by_kernel(server, witness):
         return
     device = server.device
     number = os.stat(f"/dev/{device.loop}").st_rdev
-    with kernel_trace.recording(device.folder / "tracefs", witness, os.major(number) << 20 | os.minor(number)) as rows:
+    threads = threads_of(processes_below(server.process.pid)) | journal_threads(device.loop)
+    number = os.major(number) << 20 | os.minor(number)
+    with kernel_trace.recording(device.folder / "tracefs", witness, number, threads) as rows:
         yield found
-        threads = threads_of(processes_below(server.process.pid)) | journal_threads(device.loop)
     found += kernel_trace.INTERVALS[witness](rows, threads)
 
 

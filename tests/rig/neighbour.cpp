@@ -2,8 +2,8 @@
 // rig-neighbour: another process that uses the same file system, until it is killed.
 //
 //   direct    threads that overwrite with O_DIRECT, one write each at a time: keeps the queue full
-//   buffered  threads that overwrite through the page cache: dirty pages without end
-//   synced    the same, but each syncs its file after every pass: write-back that somebody waits for
+//   buffered  threads that overwrite through the page cache: dirty pages without end; in one file, in one piece if possible
+//   synced    the same, every other block, and each syncs its file after every pass: write-back in many requests
 //   extend    threads that append and fsync, and begin anew at --file-mb: the journal of the file system
 //
 // Says "writing" when every thread has its file. Threads share nothing.
@@ -40,23 +40,28 @@ void put(int fd, const void *data, size_t bytes, off_t at) {
 }
 
 void work(const Options &options, unsigned number, std::latch &ready) {
-  const std::string path = options.folder + "/neighbour" + std::to_string(number);
+  const bool shared = options.mode == "buffered";
+  const std::string path = options.folder + "/neighbour" + std::to_string(shared ? 0 : number);
+  const off_t base = shared ? static_cast<off_t>(number * options.file_bytes) : 0;
   const bool direct = options.mode == "direct", extend = options.mode == "extend", synced = options.mode == "synced";
   std::unique_ptr<char, decltype(&std::free)> block(static_cast<char *>(std::aligned_alloc(4096, options.block_bytes)),
                                                     &std::free);
   std::fill_n(block.get(), options.block_bytes, static_cast<char>('a' + number % 26));
-  const int fd = open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | (direct ? O_DIRECT : 0), 0600);
+  const int fd =
+      open(path.c_str(), O_RDWR | O_CREAT | (shared ? 0 : O_TRUNC) | O_CLOEXEC | (direct ? O_DIRECT : 0), 0600);
   if (fd < 0) fail(path.c_str());
+  if (shared && posix_fallocate(fd, 0, static_cast<off_t>(options.threads * options.file_bytes)) != 0)
+    fail("rig-neighbour: fallocate");
   if (!extend) {
     for (size_t at = 0; at < options.file_bytes; at += options.block_bytes)
-      put(fd, block.get(), options.block_bytes, static_cast<off_t>(at));
+      put(fd, block.get(), options.block_bytes, base + static_cast<off_t>(at));
     if (fsync(fd) != 0) fail("rig-neighbour: fsync");
   }
   ready.count_down();
   size_t at = 0;
   for (unsigned written = 1;; ++written) {
-    put(fd, block.get(), options.block_bytes, static_cast<off_t>(at));
-    at += options.block_bytes;
+    put(fd, block.get(), options.block_bytes, base + static_cast<off_t>(at));
+    at += options.block_bytes * (synced ? 2 : 1);
     const bool pass = at + options.block_bytes > options.file_bytes;
     if ((extend && written % options.blocks_per_sync == 0) || (synced && pass))
       if (fsync(fd) != 0) fail("rig-neighbour: fsync");

@@ -102,19 +102,19 @@ def mariadb(server, wait_point):
         command = [*tools, base / "sbin/mariadbd", "--no-defaults", f"--basedir={base}", f"--datadir={folder}/data", f"--socket={socket}",
                    "--skip-networking", f"--lc-messages-dir={base}/share/mysql", f"--tmpdir={folder}", "--pid-file=pid", "--server-id=2",
                    "--rpl-semi-sync-slave-enabled=1", "--innodb-flush-log-at-trx-commit=0", "--innodb-buffer-pool-size=16M"]
-        # where a client within the server looks for `localhost`
-        environment = server.environment() | {"MYSQL_UNIX_PORT": str(server.socket)}
 
         def sql(*statements):
             return run(server.device.tools / "rig-sql", "--engine", "mariadb", "--socket", socket, "--database", "mysql", "--user", "root",
                        "--", *statements, check=False)
 
-        with _running(server, command, environment, lambda: sql("SELECT 1").returncode == 0) as pid:
+        with _running(server, command, server.environment(), lambda: sql("SELECT 1").returncode == 0) as pid:
+            server.sql("CREATE USER IF NOT EXISTS standby@'127.0.0.1' IDENTIFIED BY 's'",
+                       "GRANT REPLICATION SLAVE ON *.* TO standby@'127.0.0.1'")
             at = {key.lower(): value for key, value in server.sql("SHOW MASTER STATUS")[0].items()}
             server.sql(f"SET GLOBAL rpl_semi_sync_master_timeout = {SEMISYNC_TIMEOUT_MS}",
                        f"SET GLOBAL rpl_semi_sync_master_wait_point = {wait_point}", "SET GLOBAL rpl_semi_sync_master_enabled = ON")
-            sql(f"CHANGE MASTER TO MASTER_HOST = 'localhost', MASTER_USER = 'root', MASTER_LOG_FILE = '{at['file']}', "
-                f"MASTER_LOG_POS = {at['position']}", "START SLAVE IO_THREAD")
+            sql(f"CHANGE MASTER TO MASTER_HOST = '127.0.0.1', MASTER_PORT = {server.port}, MASTER_USER = 'standby', MASTER_PASSWORD = 's', "
+                f"MASTER_LOG_FILE = '{at['file']}', MASTER_LOG_POS = {at['position']}, MASTER_USE_GTID = no", "START SLAVE IO_THREAD")
 
             def clients():
                 rows = server.sql("SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'")

@@ -74,9 +74,11 @@ class Arithmetic(unittest.TestCase):
             "        postgres-77      [001] ..... 5.060000: block_bio_queue: 7,0 FWS 0 + 0 [postgres]",
             "        postgres-77      [001] ..... 5.070000: block_getrq: 7,0 FWS 0 + 0 [postgres]",
             "        postgres-77      [001] ..... 5.080000: balance_dirty_pages: bdi 7:0: limit=1 paused=0 pause=12 period=3 think=1",
-            "        postgres-77      [001] ..... 5.080000: balance_dirty_pages: bdi 7:0: limit=1 paused=0 pause=-4 period=3 think=1")))
+            "        postgres-77      [001] ..... 5.080000: balance_dirty_pages: bdi 7:0: limit=1 paused=0 pause=-4 period=3 think=1",
+            "          <idle>-0       [001] d.h.. 5.096000: sched_waking: comm=postgres pid=77 prio=120 target_cpu=001",
+            "          <idle>-0       [001] d.h.. 5.099000: sched_waking: comm=postgres pid=77 prio=120 target_cpu=001")))
         self.assertEqual(queue_intervals(rows, {77}), [(5_000_100_000, 5_050_100_000), (5_060_000_000, 5_070_000_000)])
-        self.assertEqual(dirty_intervals(rows, {77}), [(5_080_000_000, 5_092_000_000)])
+        self.assertEqual(dirty_intervals(rows, {77}), [(5_080_000_000, 5_096_000_000)])
         self.assertEqual(dirty_intervals(rows, {88}), [])
 
     def test_columns_come_from_the_definition_of_the_views(self):

@@ -71,11 +71,12 @@ def reset_stays_at_home(server, what):
     check(before == after, f"FLUSH on the {what} is not in its binary log: {before}, {after}")
 
 
-def semi_synchronous(primary, replica, library):
+def semi_synchronous(primary, replica, library, wait_point):
     replica.sql("STOP SLAVE; SET GLOBAL rpl_semi_sync_slave_enabled = ON; START SLAVE")
-    primary.sql("SET GLOBAL rpl_semi_sync_master_wait_point = AFTER_COMMIT; SET GLOBAL rpl_semi_sync_master_timeout = 150; "
+    primary.sql(f"SET GLOBAL rpl_semi_sync_master_wait_point = {wait_point}; SET GLOBAL rpl_semi_sync_master_timeout = 150; "
                 "SET GLOBAL rpl_semi_sync_master_enabled = ON")
     wait_until(lambda: primary.sql("SHOW STATUS LIKE 'Rpl_semi_sync_master_clients'")[0][1] == "1", 10, "a semi-synchronous replica")
+    wait_until(lambda: primary.sql("SHOW STATUS LIKE 'Rpl_semi_sync_master_status'")[0][1] == "ON", 10, "semi-synchronous replication")
     primary.sql("FLUSH FLUSHLIGHT_STATEMENTS")
     replica.process.send_signal(signal.SIGSTOP)
     try:
@@ -85,8 +86,8 @@ def semi_synchronous(primary, replica, library):
         replica.process.send_signal(signal.SIGCONT)
     time.sleep(0.2)
     row = primary.sql(f"SELECT max_commit_ms, replication_ms, total_commit_ms FROM {SCHEMA}STATEMENTS WHERE query LIKE 'INSERT INTO t%'")[0]
-    check(float(row[0]) > 140, f"the commit waited for the replica: {row[0]} ms")
-    check(float(row[1]) > 0.9 * 140, f"and says so: replication {row[1]} ms")
+    check(float(row[0]) > 140, f"{wait_point}: the commit waited for the replica: {row[0]} ms")
+    check(float(row[1]) > 0.9 * 140, f"{wait_point}: and says so: replication {row[1]} ms")
 
 
 def main():
@@ -115,7 +116,8 @@ def main():
         instances = replica.sql(f"SELECT DISTINCT instance FROM {SCHEMA}STATEMENTS")
         check(len(instances) == 1, f"two servers, one daemon: each sees its own rows {instances}")
         if arguments.tracing:
-            semi_synchronous(primary, replica, library)
+            for wait_point in ("AFTER_COMMIT", "AFTER_SYNC"):
+                semi_synchronous(primary, replica, library, wait_point)
         return 0
     except BaseException:
         for log in (primary.log, replica.log, daemon.log):
