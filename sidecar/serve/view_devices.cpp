@@ -52,6 +52,19 @@ Cell oldest_request(const DeviceRow &row, const ViewContext &context) {
   return ms_cell(age_ns);
 }
 
+Cell stalls(const DeviceRow &row, const ViewContext &context) {
+  if (context.kernel == nullptr || context.stalls == nullptr) return null_cell();
+  return count_cell(context.stalls->log().totals(row.number).count);
+}
+
+Cell stall_time(const DeviceRow &row, const ViewContext &context) {
+  if (context.kernel == nullptr || context.stalls == nullptr) return null_cell();
+  const stalls::StallTotals totals = context.stalls->log().totals(row.number);
+  const uint64_t now_ns = context.clock.now_ns();
+  const uint64_t lasts_ns = totals.lasts_since_ns != 0 ? now_ns - std::min(totals.lasts_since_ns, now_ns) : 0;
+  return ms_cell(totals.ns + lasts_ns);
+}
+
 std::vector<Column<DeviceRow>> device_columns() {
   using Columns = std::vector<Column<DeviceRow>>;
   Columns columns = {{"name", [](const DeviceRow &r, auto &c) { return text_cell(device_name(r.number, c)); }}};
@@ -85,6 +98,8 @@ std::vector<Column<DeviceRow>> device_columns() {
                        return r.in_flight ? count_cell(r.in_flight->requests) : int_or_null(r.facts.inflight);
                      }});
   columns.push_back({"oldest_request_ms", [](const DeviceRow &r, auto &c) { return oldest_request(r, c); }});
+  columns.push_back({"stalls", [](const DeviceRow &r, auto &c) { return stalls(r, c); }});
+  columns.push_back({"stall_ms", [](const DeviceRow &r, auto &c) { return stall_time(r, c); }});
   struct Timed {
     Operation operation;
     std::string_view count, p50, p99;

@@ -84,6 +84,9 @@ std::string wait_function_of(const std::vector<std::string> &stack) {
 Stall &StallLog::open(const Episode &episode, uint64_t now_ns) {
   Stall &stall = stalls_.emplace_back();
   stall.episode = episode;
+  StallTotals &totals = totals_[episode.device];
+  totals.count++;
+  totals.lasts_since_ns = episode.begin_ns;
   for (const WaitedCommit &commit : commits_)
     if (stall.hit(commit, now_ns)) stall.undecided.push_back(commit);
   while (stalls_.size() > kStallsMax && !stalls_.front().lasts()) stalls_.pop_front();
@@ -97,6 +100,9 @@ void StallLog::close(const Episode &episode, uint64_t now_ns) {
   for (const WaitedCommit &commit : stall->undecided)
     if (stall->hit(commit, now_ns)) stall->hits[commit.key.instance].add(commit);
   stall->undecided.clear();
+  StallTotals &totals = totals_[episode.device];
+  totals.ns += episode.end_ns - std::min(episode.begin_ns, episode.end_ns);
+  totals.lasts_since_ns = 0;
 }
 
 void StallLog::commit(const WaitedCommit &commit, uint64_t now_ns) {
@@ -122,6 +128,11 @@ void StallLog::keep_house(uint64_t now_ns) {
       return true;
     });
   }
+}
+
+StallTotals StallLog::totals(uint32_t device) const {
+  const auto found = totals_.find(device);
+  return found != totals_.end() ? found->second : StallTotals{};
 }
 
 Stall *StallLog::find(uint64_t id) {

@@ -61,6 +61,13 @@ struct Stall {
 // The innermost function that is not the scheduler's own.
 std::string wait_function_of(const std::vector<std::string> &stack);
 
+// All stalls of a device since the daemon began, the one that lasts included.
+struct StallTotals {
+  uint64_t count = 0;
+  uint64_t ns = 0;  // of those that ended
+  uint64_t lasts_since_ns = 0;
+};
+
 class StallLog {
  public:
   static constexpr size_t kStallsMax = 500;
@@ -77,12 +84,14 @@ class StallLog {
 
   [[nodiscard]] const std::deque<Stall> &stalls() const { return stalls_; }
   [[nodiscard]] Stall *find(uint64_t id);
+  [[nodiscard]] StallTotals totals(uint32_t device) const;
   // The stall that made this commit wait; nullptr: none.
   [[nodiscard]] const Stall *stall_of(const WaitedCommit &commit, uint64_t now_ns) const;
 
  private:
   std::deque<Stall> stalls_;          // newest last
   std::deque<WaitedCommit> commits_;  // of the last seconds
+  std::map<uint32_t, StallTotals> totals_;
 };
 
 }  // namespace flushlight::stalls

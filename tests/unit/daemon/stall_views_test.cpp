@@ -105,6 +105,8 @@ TEST_F(StallViews, VisibleWhileItLastsAndClosedAtRecovery) {
   EXPECT_EQ(rows[0].at("stack").text, "__schedule < schedule < jbd2_log_wait_commit < ext4_sync_file");
   EXPECT_EQ(rows[0].at("role").text, "other");
   EXPECT_EQ(rows_of("stall_tasks", "pg", "alice", false)[0].at("stack").type, FL_CELL_NULL);
+  EXPECT_EQ(rows_of("devices")[0].at("stalls").integer, 1);
+  EXPECT_NEAR(rows_of("devices")[0].at("stall_ms").real, 599, 1);
 
   run_ms(400, false);
   recover();
@@ -127,6 +129,8 @@ TEST_F(StallViews, VisibleWhileItLastsAndClosedAtRecovery) {
   EXPECT_EQ(rows[0].at("sessions_hit").integer, 2);
   EXPECT_NEAR(rows[0].at("worst_commit_ms").real, 1049, 1);
   const int64_t id = rows[0].at("stall_id").integer;
+  EXPECT_EQ(rows_of("devices")[0].at("stalls").integer, 1);
+  EXPECT_NEAR(rows_of("devices")[0].at("stall_ms").real, 1049, 1);
   rows = rows_of("slow_commits", "pg");
   ASSERT_EQ(rows.size(), 2u);
   for (const auto &row : rows) {
