@@ -21,7 +21,7 @@ namespace flushlight {
 namespace {
 
 constexpr int kBacklog = 64;
-constexpr size_t kRequestBytesMax = 16 * 1024;  // memory of one connection
+constexpr size_t kRequestBytesMax = size_t{16} << 10;  // memory of one connection
 constexpr auto kGatherPatience = std::chrono::seconds(2);
 constexpr int kNice = 10;
 constexpr double kCpuShare = 0.05;

@@ -53,7 +53,7 @@ void each_latency_histogram(const ViewContext &context, const std::function<void
   for (const auto &[id, histogram] : context.statistics.commit_times())
     if (context.shows(id))
       visit({"commit", id, "commit", "total", histogram.sum_ns(),
-             [&histogram](uint32_t bucket) { return histogram.count(bucket); }});
+             [&histogram = histogram](uint32_t bucket) { return histogram.count(bucket); }});
   if (context.kernel == nullptr) return;
   for (const DeviceHistogram &found : context.kernel->histograms()) {
     if (found.operation >= Operation::kCount || found.stage >= Stage::kCount) continue;
