@@ -44,7 +44,7 @@ LAYOUTS = {
     "ext4-fast-commit": Layout((*EXT4, "-O", "fast_commit")),
     "ext4-external": Layout((*EXT4, "-b", "4096", "-J", "device={log}"),
                             external_log=("mke2fs", "-q", "-F", "-O", "journal_dev", "-b", "4096", "{log}")),
-    "xfs-external": Layout((*XFS, "-l", "logdev={log}"), "logdev={log}"),
+    "xfs-external": Layout((*XFS, "-l", "logdev={log},sectsize=4096"), "logdev={log}"),
 }
 FRAGMENTED_MB, FRAGMENT_BYTES, LOG_MB = 1536, 64 << 10, 128
 RESERVED_MB = 24  # ext4 keeps some for itself; the first files take the rest
