@@ -29,7 +29,11 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_xfs_sync", "xfs_file_fsync", "commits on XFS cannot be told into led and followed"},
     {"fl_requeue", "block_rq_requeue", "time of requeued requests counts as device time"},
     {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
-    {"fl_dirty_folio", "writeback_dirty_folio", "who writes to which file through the page cache is not known"},
+    {"fl_ext4_delayed_write", "ext4_da_write_end", "who writes to which file on ext4 is not known"},
+    {"fl_ext4_write", "ext4_write_end", "who writes to which file on ext4 without delayed allocation is not known"},
+    {"fl_ext4_journalled_write", "ext4_journalled_write_end",
+     "who writes to which file with data=journal is not known"},
+    {"fl_xfs_write", "xfs_file_buffered_write", "who writes to which file on XFS is not known"},
     {"fl_direct_io", "iomap_dio_rw_begin", "who writes to which file by direct I/O is not known"},
     {"fl_ext4_sync_enter", "ext4_sync_file_enter", "who syncs which file on ext4 is not known"},
 };
@@ -41,10 +45,18 @@ constexpr uint64_t kCompletingNs = 100000;
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",     "fl_switch",    "fl_io_done",         "fl_irq_exit",  "fl_softirq_exit",
-    "fl_complete",   "fl_merge",     "fl_requeue",         "fl_issue",     "fl_work_start",
-    "fl_queue_work", "fl_ext4_sync", "fl_xfs_sync",        "fl_io_start",  "fl_getrq",
-    "fl_fork",       "fl_rename",    "fl_ext4_sync_enter", "fl_direct_io", "fl_dirty_folio",
+    "fl_waking",       "fl_switch",
+    "fl_io_done",      "fl_irq_exit",
+    "fl_softirq_exit", "fl_complete",
+    "fl_merge",        "fl_requeue",
+    "fl_issue",        "fl_work_start",
+    "fl_queue_work",   "fl_ext4_sync",
+    "fl_xfs_sync",     "fl_io_start",
+    "fl_getrq",        "fl_fork",
+    "fl_rename",       "fl_ext4_sync_enter",
+    "fl_direct_io",    "fl_ext4_delayed_write",
+    "fl_ext4_write",   "fl_ext4_journalled_write",
+    "fl_xfs_write",
 };
 
 // What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.

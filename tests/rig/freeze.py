@@ -44,12 +44,12 @@ class OpenSession:
 
 @contextlib.contextmanager
 def flood(device, wanted):
-    """Another process writes to the device without end, through the page cache."""
+    """Another process writes to the device without end, through the page cache, and syncs."""
     if not wanted:
         yield
         return
     target = device.mount / FLOOD_FILE
-    command = ["sh", "-c", f"while :; do dd if=/dev/zero of={target} bs=1M count={FLOOD_MB} conv=notrunc; done"]
+    command = ["sh", "-c", f"while :; do dd if=/dev/zero of={target} bs=1M count={FLOOD_MB} conv=notrunc,fsync; done"]
     flooder = spawn(command, device.registry, "flood")
     try:
         yield
