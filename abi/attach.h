@@ -54,7 +54,7 @@ struct fl_hello {
 	/* address of the state word of the first slot of the range; slot i: base + i * stride. 0: none */
 	fl_u64 state_word_address;
 	fl_u32 state_word_stride;
-	fl_u32 reserved;
+	fl_u32 file_system; /* f_type of statfs(2) where the process works, its data folder; 0: not told */
 	struct fl_state_rule state_rules[FL_STATE_RULES];
 	char instance[64];       /* names the server among all of the host: same for all its processes */
 	char engine_version[32]; /* for people */

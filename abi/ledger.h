@@ -133,11 +133,12 @@ FL_STATIC_ASSERT(sizeof(struct fl_slot) == 320, "fl_slot is a contract");
  * sleep: it is charged to `cause`. mask 0 ends the list.
  */
 #define FL_STATE_RULES 4
+#define FL_STATE_UNEXPLAINED 1u /* charges only what nothing else explains of the sleep */
 struct fl_state_rule {
 	fl_u32 mask;
 	fl_u32 value;
 	fl_u32 cause; /* enum fl_cause */
-	fl_u32 reserved;
+	fl_u32 flags; /* FL_STATE_* */
 };
 
 #endif

@@ -52,6 +52,12 @@ static __always_inline __u32 context_here(struct task_struct *current)
 	return count & PREEMPT_SOFTIRQ_SERVING ? FL_CONTEXT_SOFTIRQ : FL_CONTEXT_THREAD;
 }
 
+/* A bit field: only this way is it looked for where the running kernel has it. */
+static __always_inline bool in_iowait(struct task_struct *task)
+{
+	return BPF_CORE_READ_BITFIELD(task, in_iowait);
+}
+
 static __always_inline bool in_interrupt(struct task_struct *current)
 {
 	return context_here(current) != FL_CONTEXT_THREAD;

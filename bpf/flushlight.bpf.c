@@ -14,6 +14,7 @@
 #include "slots.bpf.h"
 #include "account.bpf.h"
 #include "settle.bpf.h"
+#include "held.bpf.h"
 #include "request_table.bpf.h"
 #include "files.bpf.h"
 #include "slow_requests.bpf.h"

@@ -38,9 +38,11 @@ enum { BPF_LOCAL_STORAGE_GET_F_CREATE = 1 };
 
 struct rq;
 struct bpf_local_storage;
+struct gendisk;
 
 struct cfs_rq {
 	struct rq *rq;
+	int throttle_count; /* over its quota, or a group above it is */
 } CORE;
 
 struct sched_entity {
@@ -60,16 +62,52 @@ struct task_struct {
 	struct task_struct *group_leader;
 	__u64 start_boottime;
 	char comm[16];
+	void *worker_private;
 	struct bpf_local_storage *bpf_storage;
+} CORE;
+
+struct list_head {
+	struct list_head *next;
+} CORE;
+
+struct wait_queue_head {
+	struct list_head head;
+} CORE;
+
+struct rq_wait {
+	struct wait_queue_head wait;
+} CORE;
+
+enum rq_qos_id {
+	RQ_QOS_WBT = 0,
+};
+
+struct rq_qos {
+	enum rq_qos_id id;
+	struct rq_qos *next;
+} CORE;
+
+/* writeback throttling of a queue */
+struct rq_wb {
+	struct rq_qos rqos;
+	struct rq_wait rq_wait[3];
+} CORE;
+
+struct request_queue {
+	struct gendisk *disk;
+	struct rq_qos *rq_qos;
+} CORE;
+
+struct bio;
+struct block_device_operations {
+	void (*submit_bio)(struct bio *bio); /* of stacked devices: no requests of their own */
 } CORE;
 
 struct gendisk {
 	int major;
 	int first_minor;
-} CORE;
-
-struct request_queue {
-	struct gendisk *disk;
+	const struct block_device_operations *fops;
+	struct request_queue *queue;
 } CORE;
 
 struct block_device {
@@ -92,7 +130,23 @@ struct request {
 
 struct work_struct;
 struct irqaction;
-struct pool_workqueue;
+
+struct workqueue_struct {
+	char name[24];
+} CORE;
+
+struct pool_workqueue {
+	struct workqueue_struct *wq;
+} CORE;
+
+struct worker {
+	struct pool_workqueue *current_pwq;
+} CORE;
+
+/* task_struct.worker_private of every kernel thread; its data of a worker: struct worker */
+struct kthread {
+	void *data;
+} CORE;
 struct inode;
 struct xfs_inode;
 

@@ -56,8 +56,10 @@ static __always_inline void device_observe(__u32 device, __u32 operation, __u32 
 	at = device * FL_DEVICE_HISTOGRAMS + operation * 2 + stage;
 	h = bpf_map_lookup_elem(&device_histograms, &at);
 	bucket = fl_histogram_bucket(to - from);
-	if (h && bucket < FL_HISTOGRAM_BUCKETS)
+	if (h && bucket < FL_HISTOGRAM_BUCKETS) {
+		__sync_fetch_and_add(&h->sum_ns, to - from);
 		__sync_fetch_and_add(&h->buckets[bucket], 1);
+	}
 }
 
 static __always_inline struct fl_request *request_open(__u64 address, __u32 flags, __u32 device, __u64 now,
@@ -111,8 +113,12 @@ static __always_inline void request_begins(__u64 address, __u32 flags, __u32 dev
 		slot = enrol_late(current);
 	if (slot)
 		owner = scratch_of(slot);
-	if (owner)
+	if (owner) {
 		notice_return(current, slot, owner);
+		owner->hint &= ~FL_HINT_SUBMIT;
+	} else if ((current->flags & PF_WQ_WORKER) && dispatches_throttled(current)) {
+		flags |= FL_FLAGS_HELD;
+	}
 	r = request_open(address, flags, device, bpf_ktime_get_ns(),
 			 (flags & fl_preflush_mask) ? FL_WAIT_FLUSH : FL_WAIT_QUEUE, slot, owner);
 	if (r)

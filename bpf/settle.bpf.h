@@ -35,12 +35,16 @@ static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, _
 	}
 	blocked = woken - off;
 	cpu = now - woken;
+	if (x->detail && x->wake_at_ns)
+		count_ns(x->detail, cpu);
 	vector = slot->vector_ns;
 	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
 
 	slot->seq++;
 	barrier();
 	if (own) {
+		if (x->own_ns[FL_WAIT_QUEUE])
+			count_ns(FL_COUNTER_QUEUE_ISSUE_NS, x->own_ns[FL_WAIT_QUEUE]);
 		vector[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
 		vector[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
 		vector[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];

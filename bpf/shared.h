@@ -30,6 +30,7 @@
 #define FL_RING_SNAPSHOTS 14
 #define FL_RING_MASK 15 /* keeps a place inside the value of the map, for the verifier */
 #define FL_SNAPSHOT_NONE 0xff
+#define FL_STATE_ONLY_REST 0x100u
 #define FL_IDLE_CERTAIN_NS 1000000000ull
 #define FL_HOPS 3 /* threads whose accounts one sleep may take parts of, one after the other */
 
@@ -53,6 +54,11 @@ enum fl_wait {
 #define FL_WAIT_ONE(wait) (1ull << ((wait)*16))
 #define FL_WAIT_NEGATIVE 0x8000800080008000ull /* no thread has so many */
 
+/* What a thread is in the middle of (held.bpf.h). */
+#define FL_HINT_SUBMIT 1u  /* a bio is with the queue and has no request yet */
+#define FL_HINT_DIRTY 2u   /* its next sleep is a pause for the pages it dirtied */
+#define FL_HINT_RECLAIM 4u /* direct reclaim */
+
 /* What own requests leave of a sleep: nothing, one cause on one path (most sleeps), or a vector. */
 enum fl_rest {
 	FL_REST_NONE = 0,
@@ -73,7 +79,7 @@ struct fl_scratch {
 	fl_u64 state_word;    /* address in the thread's memory; 0: none */
 	fl_u64 rest_total_ns; /* of the causes in rest_ns */
 	fl_u64 exec_ns;       /* the scheduler's own count of its time on a CPU, at the last switch-out */
-	fl_u32 state_cause;   /* of this sleep; FL_CAUSE_COUNT: none */
+	fl_u32 state_cause; /* of this sleep; FL_CAUSE_COUNT: none; | FL_STATE_ONLY_REST: of what is unexplained */
 	fl_u32 request_generation; /* requests of an older one are forgotten: they change nothing any more */
 	fl_u8 rest_form;           /* enum fl_rest */
 	fl_u8 began;               /* this sleep ended by a beginning of work */
@@ -83,7 +89,8 @@ struct fl_scratch {
 	fl_u32 device;             /* of the last own request */
 	fl_u8 rest_cause;          /* FL_REST_ONE: all of it */
 	fl_u8 rest_path;
-	fl_u16 reserved16;
+	fl_u8 hint;   /* FL_HINT_*: what the thread is in the middle of */
+	fl_u8 detail; /* counter that the sleep's time also goes to, when state_cause came from a hint */
 
 	fl_u64 rest_ns[FL_VECTOR_COUNT]; /* of this sleep, what the waker explains */
 	fl_u64 rest_sync_ns;
@@ -99,7 +106,8 @@ struct fl_scratch {
 	fl_u64 waker_at_ns;  /* end of the last sleep that waker_slot explained */
 	fl_u64 work_from_ns; /* end of the last sleep that was no part of any work */
 	fl_u64 idle_ns;      /* how long that was */
-	fl_u64 reserved_end[3];
+	fl_u64 submit_queue; /* FL_HINT_SUBMIT: address of the request queue */
+	fl_u64 reserved_end[2];
 };
 
 /* A switch-in: the vector then, and when the thread had been switched out before. */
@@ -225,6 +233,7 @@ struct fl_device {
 #define FL_DEVICE_OPERATIONS 4
 #define FL_DEVICE_HISTOGRAMS (FL_DEVICE_OPERATIONS * 2)
 struct fl_device_histogram {
+	fl_u64 sum_ns;
 	fl_u64 buckets[FL_HISTOGRAM_BUCKETS];
 };
 
@@ -255,6 +264,14 @@ struct fl_device_histogram {
 	X(ENROL_FULL, enrol_full, 0, "threads left untraced: no free slot")                                 \
 	X(ENROL_FAILED, enrol_failed, 1, "threads left untraced: the kernel had no memory for the storage") \
 	X(DEVICE_FULL, device_full, 1, "requests of devices beyond the table")                              \
+	X(QUEUE_TAG_NS, queue_tag_ns, 0, "queue: time without a free tag")                                  \
+	X(QUEUE_WBT_NS, queue_wbt_ns, 0, "queue: time held by writeback throttling")                        \
+	X(QUEUE_ISSUE_NS, queue_issue_ns, 0, "queue: time in the scheduler")                                \
+	X(THROTTLE_CGROUP_NS, throttle_cgroup_ns, 0, "throttle: time held by a cgroup I/O limit")           \
+	X(THROTTLE_DIRTY_NS, throttle_dirty_ns, 0, "throttle: time paused for dirty pages")                 \
+	X(THROTTLE_RECLAIM_NS, throttle_reclaim_ns, 0, "throttle: time asleep in direct reclaim")           \
+	X(CPU_PREEMPTED_NS, cpu_preempted_ns, 0, "cpu: time preempted")                                     \
+	X(CPU_QUOTA_NS, cpu_quota_ns, 0, "cpu: time over the quota of a cgroup (cpu.max)")                  \
 	X(OTHER_UNKNOWN_NS, other_unknown_ns, 0, "time to other: woken by something that is not traced")    \
 	X(OTHER_INTERRUPT_NS, other_interrupt_ns, 0, "time to other: woken by an interrupt")                \
 	X(OTHER_HISTORY_NS, other_history_ns, 0, "time to other: the waker's past did not cover it")        \

@@ -76,6 +76,8 @@ static __always_inline void slot_begin(__u32 index, struct fl_slot *slot, struct
 	x->tgid = task->tgid;
 	x->state_cause = FL_CAUSE_COUNT;
 	x->state_word = 0;
+	x->hint = 0;
+	x->detail = 0;
 	x->waker_slot = 0;
 	x->waker_at_ns = 0;
 	x->work_from_ns = 0;

@@ -18,7 +18,8 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 		if (!x->rules[i].mask)
 			break;
 		if ((word & x->rules[i].mask) == x->rules[i].value)
-			return x->rules[i].cause;
+			return x->rules[i].cause |
+			       (x->rules[i].flags & FL_STATE_UNEXPLAINED ? FL_STATE_ONLY_REST : 0);
 	}
 	return FL_CAUSE_COUNT;
 }
@@ -73,11 +74,17 @@ static __always_inline void switch_out(struct task_struct *task, struct fl_threa
 	x->state_cause = FL_CAUSE_COUNT;
 	if (preempted || !state || (state & TASK_WAKING)) {
 		/* runnable: it waits for a CPU only. (TASK_WAKING: woken while on its way here.) */
+		x->detail = over_quota(task) ? FL_COUNTER_CPU_QUOTA_NS : FL_COUNTER_CPU_PREEMPTED_NS;
 		x->wake_at_ns = now;
 		x->off_at_ns = now;
 		return;
 	}
-	x->state_cause = state_cause(x);
+	x->state_cause = FL_CAUSE_COUNT;
+	x->detail = 0;
+	if (x->hint)
+		x->state_cause = hinted_cause(x, task);
+	if (x->state_cause == FL_CAUSE_COUNT)
+		x->state_cause = state_cause(x);
 	x->wake_at_ns = 0;
 	x->mark_ns = now;
 	barrier();

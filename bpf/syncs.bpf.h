@@ -19,6 +19,7 @@ static __always_inline void count_sync(void)
 		return;
 	notice_return(current, thread.index, thread.x);
 	thread.slot->syncs++;
+	thread.x->hint = 0; /* no bio of it is on its way any more */
 	if (thread.x->outstanding)
 		forget_requests(thread.x);
 }

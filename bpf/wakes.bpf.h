@@ -55,7 +55,7 @@ static __always_inline void rest_other(struct fl_scratch *x, __u64 ns, __u32 cou
 static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timeline *t, __u64 now, __u64 rest,
 					 __u32 path)
 {
-	__u64 off, end, issue, queue = 0, device = 0, flush = 0, cpu = 0, lock = 0, total, fraction;
+	__u64 off, end, issue, held = 0, queue = 0, device = 0, flush = 0, cpu = 0, lock = 0, total, fraction;
 	bool preflush;
 
 	if (!x || !t)
@@ -67,11 +67,11 @@ static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timelin
 	issue = t->issue_ns ? t->issue_ns : end;
 	if (t->start_ns) {
 		/* before the request existed its bio did (or was held back) */
-		queue = overlap(off, now, 0, t->start_ns);
+		held = overlap(off, now, 0, t->start_ns);
 		if (preflush)
 			flush = overlap(off, now, t->start_ns, issue);
 		else
-			queue += overlap(off, now, t->start_ns, issue);
+			queue = overlap(off, now, t->start_ns, issue);
 		device = overlap(off, now, issue, t->middle_ns ? t->middle_ns : end);
 	}
 	if (t->middle_ns)
@@ -83,20 +83,27 @@ static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timelin
 	} else {
 		device += overlap(off, now, end, now);
 	}
-	total = queue + device + flush + cpu + lock;
+	total = held + queue + device + flush + cpu + lock;
 	if (!total) {
 		rest_other(x, rest, FL_COUNTER_OTHER_GAP_NS);
 		return 0;
 	}
 	if (total > rest) {
 		fraction = (rest << 16) / total;
+		held = scaled(held, fraction);
 		queue = scaled(queue, fraction);
 		device = scaled(device, fraction);
 		flush = scaled(flush, fraction);
 		cpu = scaled(cpu, fraction);
 		lock = scaled(lock, fraction);
 	}
+	x->rest_ns[t->flags & FL_FLAGS_HELD ? FL_CAUSE_THROTTLE : FL_CAUSE_QUEUE] += held;
+	if (held)
+		count_ns(t->flags & FL_FLAGS_HELD ? FL_COUNTER_THROTTLE_CGROUP_NS : FL_COUNTER_QUEUE_TAG_NS,
+			 held);
 	x->rest_ns[FL_CAUSE_QUEUE] += queue;
+	if (queue)
+		count_ns(FL_COUNTER_QUEUE_ISSUE_NS, queue);
 	if ((t->flags & REQ_OP_MASK) == REQ_OP_READ)
 		x->rest_ns[FL_CAUSE_READ] += device;
 	else
@@ -104,7 +111,7 @@ static __noinline int explain_by_request(struct fl_scratch *x, struct fl_timelin
 	x->rest_ns[FL_CAUSE_FLUSH] += flush;
 	x->rest_ns[FL_CAUSE_CPU] += cpu;
 	x->rest_ns[FL_CAUSE_LOCK] += lock;
-	total = queue + device + flush + cpu + lock;
+	total = held + queue + device + flush + cpu + lock;
 	x->rest_ns[FL_VECTOR_PATH(path)] += total;
 	if (rest > total)
 		/* rounding of the fractions, or a part that the request does not cover */
@@ -285,6 +292,10 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	x->rest_total_ns = rest;
 	if (x->state_cause < FL_CAUSE_COUNT) {
 		rest_is(x, x->state_cause, FL_PATH_SELF);
+		if (x->detail) {
+			count_ns(x->detail, rest);
+			return;
+		}
 		count(FL_COUNTER_WAKE_STATE);
 		x->began = 1;
 		return;
@@ -320,7 +331,7 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 		rest_is_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
 		return;
 	}
-	if (!fl_preempt_known && sleeper->in_iowait) {
+	if (!fl_preempt_known && in_iowait(sleeper)) {
 		/* cannot tell an interrupt from the thread: a sleeper in iowait is rather woken by a device */
 		count(FL_COUNTER_WAKE_IOWAIT);
 		rest_is_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
@@ -330,6 +341,32 @@ static __always_inline void explain_rest(struct fl_scratch *x, struct task_struc
 	notice_return(current, waker.index, waker.x);
 	x->began = waker.x->kind != FL_THREAD_JOURNAL;
 	explain_by_thread(x, waker.index, now, rest);
+}
+
+/* The engine knows what a sleep is when nothing else does (MariaDB's leader before it orders a group: a replica). */
+static __noinline int engine_explains(struct fl_scratch *x, __u32 cause)
+{
+	__u64 unexplained, *peer;
+
+	if (!x || cause >= FL_CAUSE_COUNT)
+		return 0;
+	if (x->rest_form == FL_REST_ONE) {
+		if (x->rest_cause == FL_CAUSE_OTHER || x->rest_cause == FL_CAUSE_IDLE) {
+			x->rest_cause = cause;
+			x->rest_path = FL_PATH_SELF;
+		}
+		return 0;
+	}
+	unexplained = x->rest_ns[FL_CAUSE_OTHER] + x->rest_ns[FL_CAUSE_IDLE];
+	x->rest_ns[FL_CAUSE_OTHER] = 0;
+	x->rest_ns[FL_CAUSE_IDLE] = 0;
+	x->rest_ns[cause] += unexplained;
+	peer = &x->rest_ns[FL_VECTOR_PATH(FL_PATH_PEER)];
+	if (unexplained > *peer)
+		unexplained = *peer;
+	*peer -= unexplained;
+	x->rest_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += unexplained;
+	return 0;
 }
 
 /* A short unknown sleep amid its work is no beginning: it must be comparable to the one before the present work, or
@@ -366,11 +403,14 @@ int BPF_PROG(fl_waking, struct task_struct *sleeper)
 	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
 	if (blocked > own) {
 		explain_rest(x, sleeper, thread.index, now, blocked - own);
+		if (x->state_cause & FL_STATE_ONLY_REST)
+			engine_explains(x, x->state_cause & 15);
 		if (blocked - own > own && was_idle(x))
 			work_begins(x, now, blocked - own);
 	} else {
 		count(FL_COUNTER_WAKE_OWN);
 	}
+	x->detail = over_quota(sleeper) ? FL_COUNTER_CPU_QUOTA_NS : 0;
 	x->wake_at_ns = now;
 	return 0;
 }

@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define LEASE_LOOK_NS 200000000ull
@@ -33,6 +34,7 @@ static struct {
 void flc_configure(const struct flc_config *config)
 {
 	size_t length = strlen(config->socket_path);
+	struct statfs here;
 
 	if (flc_state.control == NULL) {
 		void *page = mmap(NULL, FLC_PAGE_BYTES, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -47,6 +49,8 @@ void flc_configure(const struct flc_config *config)
 	memcpy(flc_state.socket_path, config->socket_path, length);
 	flc_state.socket_path[length] = '\0';
 	flc_state.hello = config->hello;
+	if (!statfs(".", &here))
+		flc_state.hello.file_system = (fl_u32)here.f_type;
 	if (flc_state.hello.slots_wanted == 0)
 		flc_state.hello.slots_wanted = 1;
 	if (flc_state.hello.slots_wanted > FLC_SLOTS_MAX)

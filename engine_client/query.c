@@ -47,7 +47,8 @@ static bool keep(struct flc_result *result, const char *packet, size_t bytes)
 		result->bytes = grown;
 		result->capacity = capacity;
 	}
-	memcpy(result->bytes + result->length, packet + sizeof(*rows), cells);
+	if (cells > 0)
+		memcpy(result->bytes + result->length, packet + sizeof(*rows), cells);
 	result->length += cells;
 	result->rows += rows->rows;
 	return true;

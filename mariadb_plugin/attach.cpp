@@ -50,6 +50,7 @@ void configure() {
   config.hello.state_word_stride = sizeof(StateWord);
   config.hello.state_rules[0] = {UINT32_MAX, kStateIdle, FL_CAUSE_IDLE, 0};
   config.hello.state_rules[1] = {UINT32_MAX, kStateReplication, FL_CAUSE_REPLICATION, 0};
+  config.hello.state_rules[2] = {UINT32_MAX, kStateOrdering, FL_CAUSE_REPLICATION, FL_STATE_UNEXPLAINED};
   snprintf(config.hello.instance, sizeof config.hello.instance, "%s", instance);
   snprintf(config.hello.engine_version, sizeof config.hello.engine_version, "%.31s", server_version);
   snprintf(config.hello.client_version, sizeof config.hello.client_version, "%s", FLUSHLIGHT_VERSION);

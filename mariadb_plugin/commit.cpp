@@ -60,6 +60,12 @@ bool waits_for_replica_next() {
   return rpl_semi_sync_master_enabled && rpl_semi_sync_master_wait_point == kAfterCommit;
 }
 
+// With AFTER_SYNC the leader of a group waits between the binary log's sync and the ordering, where no hook is.
+bool group_waits_for_replica() {
+  constexpr ulong kAfterSync = 0;
+  return rpl_semi_sync_master_enabled && rpl_semi_sync_master_wait_point == kAfterSync;
+}
+
 // Number of the last event group that the session wrote; 0: none.
 uint64_t event_group(THD *thd) { return thd->get_last_commit_gtid().seq_no; }
 
@@ -190,6 +196,8 @@ void commit_prepared(THD *thd, Session &session, int result) {
   } else if (thd->lex->sql_command == SQLCOM_XA_PREPARE) {
     window->durable_soon = true;
     close_window(session);
+  } else if (group_waits_for_replica()) {
+    set_state(window->thread, kStateOrdering);
   }
 }
 
@@ -225,7 +233,7 @@ void commit_returned(THD *thd, Session &session, int result) {
     }
     return;
   }
-  if (waits_for_replica_next()) set_state(window->thread, kStateReplication);
+  set_state(window->thread, waits_for_replica_next() ? kStateReplication : kStateWorking);
   if (pool_used() && pending_operations(thd)) pool_left(session, window->thread);
 }
 

@@ -48,6 +48,7 @@ constexpr uint32_t kStateWordsMax = 2048;
 constexpr uint32_t kStateWorking = 0;
 constexpr uint32_t kStateIdle = 1;         // waits for its client, or for work
 constexpr uint32_t kStateReplication = 2;  // its commit is durable here and waits for a replica
+constexpr uint32_t kStateOrdering = 3;     // its group is synced, then waits for a replica, then is ordered
 struct alignas(64) StateWord {
   std::atomic<uint32_t> value;
 };

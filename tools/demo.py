@@ -124,7 +124,7 @@ class Daemon:
         self.program = build_folder() / "sidecar/flushlightd"
 
     def start(self):
-        process = spawn([self.program, "--socket", self.socket, "--allow-peers", "any"], self.registry, "flushlightd",
+        process = spawn([self.program, "--socket", self.socket, "--allow-peers", "any", "--metrics-listen", ""], self.registry, "flushlightd",
                         log=self.log, cwd="/")
         wait_for(self.socket.exists, DAEMON_START_S, "flushlightd", process, self.log)
 

@@ -28,7 +28,7 @@ my $daemon;
 sub start_daemon
 {
 	$daemon = IPC::Run::start(
-		[ $program, '--socket', $socket, '--allow-peers', 'any' ],
+		[ $program, '--socket', $socket, '--allow-peers', 'any', '--metrics-listen', '' ],
 		'<', \undef, '>>', $daemon_log, '2>&1');
 	for (1 .. 10 * $PostgreSQL::Test::Utils::timeout_default)
 	{

@@ -2,6 +2,7 @@
 // Time behind an interface: the tests drive it by hand and never sleep. Everything inside the daemon is
 // CLOCK_MONOTONIC; wall-clock time is made once, at the edge (views).
 #pragma once
+#include <atomic>
 #include <cstdint>
 #include <ctime>
 
@@ -35,12 +36,12 @@ class SystemClock final : public Clock {
 class ManualClock final : public Clock {
  public:
   [[nodiscard]] uint64_t now_ns() const override { return now_ns_; }
-  [[nodiscard]] int64_t unix_ns() const override { return static_cast<int64_t>(now_ns_) + unix_offset_ns_; }
+  [[nodiscard]] int64_t unix_ns() const override { return static_cast<int64_t>(now_ns()) + unix_offset_ns_; }
   void advance_ns(uint64_t ns) { now_ns_ += ns; }
   void advance_ms(uint64_t ms) { now_ns_ += ms * 1'000'000; }
 
  private:
-  uint64_t now_ns_ = 1'000'000'000'000;
+  std::atomic<uint64_t> now_ns_ = 1'000'000'000'000;  // other threads may look
   int64_t unix_offset_ns_ = 1'700'000'000'000'000'000;
 };
 

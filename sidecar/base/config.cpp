@@ -9,6 +9,7 @@
 #include <charconv>
 
 #include "sidecar/base/config_settings.h"
+#include "sidecar/base/listen_address.h"
 
 namespace flushlight {
 namespace {
@@ -99,6 +100,13 @@ Result<> set_path(std::string_view text, std::string *out) {
   return Ok{};
 }
 
+Result<> set_listen_address(std::string_view text, std::string *out) {
+  if (!text.empty())
+    if (const auto parts = split_listen_address(std::string(text)); !parts) return parts.error();
+  *out = text;
+  return Ok{};
+}
+
 const char *on_off(bool on) { return on ? "on" : "off"; }
 
 }  // namespace
@@ -154,6 +162,13 @@ const std::vector<Setting> &settings() {
       {"statistics.query_text", "--query-text", true, "full (normalised text, no literals) or digest_only",
        [](V v, C *c) { return set_choice(v, "full", "digest_only", &c->full_query_text); },
        [](const C &c) { return std::string(c.full_query_text ? "full" : "digest_only"); }},
+      {"metrics.listen", "--metrics-listen", true, "address and port of /metrics (HTTP); empty: not served",
+       [](V v, C *c) { return set_listen_address(v, &c->metrics_listen); },
+       [](const C &c) { return c.metrics_listen; }},
+      {"metrics.statements_max", "--metrics-statements-max", true,
+       "statements with metrics of their own; the rest is summed up for each server",
+       [](V v, C *c) { return set_number<uint32_t>(v, 0, 10'000, &c->metrics_statements_max); },
+       [](const C &c) { return fmt::to_string(c.metrics_statements_max); }},
       {"log.level", "--log-level", true, "trace, debug, info, warning, error or off",
        [](V v, C *c) { return set_log_level_name(v, &c->log_level); }, [](const C &c) { return c.log_level; }},
       {"log.format", "--log-format", false, "text or json",

@@ -43,6 +43,9 @@ struct Config {
   uint32_t slow_commits_max = 10'000;
   bool full_query_text = true;
 
+  std::string metrics_listen = "127.0.0.1:9188";  // empty: not served
+  uint32_t metrics_statements_max = 50;
+
   std::string log_level = "info";
   LogFormat log_format = LogFormat::kText;
 };

@@ -24,6 +24,7 @@ class UniqueFd {
     if (fd_ >= 0) close(fd_);
     fd_ = fd;
   }
+  int release() { return std::exchange(fd_, -1); }
   [[nodiscard]] int get() const { return fd_; }
   explicit operator bool() const { return fd_ >= 0; }
 

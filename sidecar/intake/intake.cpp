@@ -52,6 +52,7 @@ Result<Instance *> Intake::find_or_add_instance(const fl_hello &hello, uid_t pee
   instance->engine = hello.engine;
   instance->engine_version = field_text(hello.engine_version);
   instance->client_version = field_text(hello.client_version);
+  if (hello.file_system != 0) instance->file_system = hello.file_system;
   return instance;
 }
 

@@ -16,6 +16,7 @@ struct Instance {
   std::string name;
   uint32_t engine = 0;  // enum fl_engine of the last attachment
   std::string engine_version, client_version;
+  uint32_t file_system = 0;  // of its data: f_type of statfs(2); 0: not told
   uid_t owner = 0;
   uint32_t attached = 0;     // processes now
   uint64_t detached_ns = 0;  // when the last one left

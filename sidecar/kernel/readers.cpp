@@ -81,8 +81,9 @@ std::vector<DeviceHistogram> Tracer::histograms() const {
     if (number == 0) continue;
     for (uint32_t h = 0; h < FL_DEVICE_HISTOGRAMS; h++) {
       const fl_device_histogram &from = impl_->histograms.data[d * FL_DEVICE_HISTOGRAMS + h];
-      DeviceHistogram out{number, static_cast<Operation>(h / 2), static_cast<Stage>(h % 2), {}};
+      DeviceHistogram out{number, static_cast<Operation>(h / 2), static_cast<Stage>(h % 2), {}, 0};
       out.buckets.assign(from.buckets, from.buckets + FL_HISTOGRAM_BUCKETS);
+      out.sum_ns = from.sum_ns;
       uint64_t any = 0;
       for (uint64_t bucket : out.buckets) any |= bucket;
       if (any != 0) result.push_back(std::move(out));

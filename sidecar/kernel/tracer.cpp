@@ -23,6 +23,7 @@ struct OptionalProgram {
   const char *program;
   const char *tracepoint;
   const char *cost;
+  int arguments = 0;  // for exactly so many; 0: whatever the kernel passes
 };
 constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_ext4_sync", "ext4_sync_file_exit", "commits on ext4 cannot be told into led and followed"},
@@ -36,6 +37,15 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_xfs_write", "xfs_file_buffered_write", "who writes to which file on XFS is not known"},
     {"fl_direct_io", "iomap_dio_rw_begin", "who writes to which file by direct I/O is not known"},
     {"fl_ext4_sync_enter", "ext4_sync_file_enter", "who syncs which file on ext4 is not known"},
+    {"fl_bio_queue", "block_bio_queue", "waits for a tag or in writeback throttling count as other"},
+    {"fl_backmerge", "block_bio_backmerge", "waits for a tag or in writeback throttling count as other"},
+    {"fl_frontmerge", "block_bio_frontmerge", "waits for a tag or in writeback throttling count as other"},
+    {"fl_dirty", "balance_dirty_pages", "dirty-page throttling counts as other", 8},
+    {"fl_dirty_long", "balance_dirty_pages", "dirty-page throttling counts as other", 12},
+    {"fl_reclaim", "mm_vmscan_direct_reclaim_begin", "sleeps in direct reclaim count as other"},
+    {"fl_reclaim_end", "mm_vmscan_direct_reclaim_end", "sleeps in direct reclaim count as other"},
+    {"fl_memcg_reclaim", "mm_vmscan_memcg_reclaim_begin", "sleeps in a memory cgroup's reclaim count as other"},
+    {"fl_memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", "sleeps in a memory cgroup's reclaim count as other"},
 };
 
 // Kernels before 6.5: how long after block_rq_complete in a thread its sleepers are woken by that thread. (In an
@@ -45,17 +55,37 @@ constexpr uint64_t kCompletingNs = 100000;
 // Ends before beginnings: what is begun while we attach is then seen to end. Wakes before switches, the end of a
 // request before its start, and enrolment last.
 constexpr const char *kAttachOrder[] = {
-    "fl_waking",       "fl_switch",
-    "fl_io_done",      "fl_irq_exit",
-    "fl_softirq_exit", "fl_complete",
-    "fl_merge",        "fl_requeue",
-    "fl_issue",        "fl_work_start",
-    "fl_queue_work",   "fl_ext4_sync",
-    "fl_xfs_sync",     "fl_io_start",
-    "fl_getrq",        "fl_fork",
-    "fl_rename",       "fl_ext4_sync_enter",
-    "fl_direct_io",    "fl_ext4_delayed_write",
-    "fl_ext4_write",   "fl_ext4_journalled_write",
+    "fl_waking",
+    "fl_switch",
+    "fl_io_done",
+    "fl_irq_exit",
+    "fl_softirq_exit",
+    "fl_complete",
+    "fl_merge",
+    "fl_requeue",
+    "fl_issue",
+    "fl_work_start",
+    "fl_queue_work",
+    "fl_ext4_sync",
+    "fl_xfs_sync",
+    "fl_io_start",
+    "fl_getrq",
+    "fl_backmerge",
+    "fl_frontmerge",
+    "fl_bio_queue",
+    "fl_dirty",
+    "fl_dirty_long",
+    "fl_reclaim_end",
+    "fl_memcg_reclaim_end",
+    "fl_reclaim",
+    "fl_memcg_reclaim",
+    "fl_fork",
+    "fl_rename",
+    "fl_ext4_sync_enter",
+    "fl_direct_io",
+    "fl_ext4_delayed_write",
+    "fl_ext4_write",
+    "fl_ext4_journalled_write",
     "fl_xfs_write",
 };
 
@@ -161,7 +191,8 @@ Result<> Tracer::Impl::open() {
   bpf_map__set_max_entries(skeleton->maps.states, options.ledger_slots);
   bpf_map__set_max_entries(skeleton->maps.pool, options.pool_slots);
   for (const OptionalProgram &p : kOptionalPrograms) {
-    if (tracepoint_arguments(btf.get(), p.tracepoint)) continue;
+    const auto arguments = tracepoint_arguments(btf.get(), p.tracepoint);
+    if (arguments && (p.arguments == 0 || *arguments == p.arguments)) continue;
     bpf_program *program = bpf_object__find_program_by_name(skeleton->obj, p.program);
     if (program != nullptr) bpf_program__set_autoload(program, false);
   }
@@ -221,6 +252,7 @@ void Tracer::Impl::forget_in_flight() {
     x.outstanding = 0;
     x.wake_at_ns = 0;
     x.off_at_ns = 0;
+    x.hint = 0;
   }
   for (size_t i = 0; i < requests.count; i++) requests.data[i].address = 0;
   std::vector<fl_completing> none(static_cast<size_t>(libbpf_num_possible_cpus()));

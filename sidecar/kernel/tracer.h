@@ -58,6 +58,7 @@ struct DeviceHistogram {
   Operation operation{};
   Stage stage{};
   std::vector<uint64_t> buckets;
+  uint64_t sum_ns = 0;  // of all that was observed
 };
 
 // What a traced thread does now.

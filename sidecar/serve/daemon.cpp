@@ -15,6 +15,7 @@ namespace flushlight {
 namespace {
 
 constexpr uint64_t kHouseIntervalNs = 1'000'000'000;
+constexpr uint64_t kMetricsAgainNs = 10'000'000'000;
 constexpr size_t kTextsPerRow = 2;
 constexpr size_t kRefusedUidsMax = 1000;
 
@@ -45,7 +46,9 @@ Daemon::Daemon(Config config, const Clock &clock, std::unique_ptr<KernelPort> ke
       intake_(clock, symbols_, joiner_, intake_limits(config_)),
       stalls_(clock, kernel_.get(), intake_, std::move(read_disk_stats)),
       epoch_(static_cast<uint64_t>(clock.unix_ns())),
-      server_(clock, *this) {
+      server_(clock, *this),
+      top_statements_(config_.metrics_statements_max),
+      metrics_(clock) {
   state_.started_ns = clock.now_ns();
   state_.tracing_wanted = config_.tracing;
   state_.tracing_error = std::move(tracing_error);
@@ -66,7 +69,29 @@ Result<> Daemon::start() {
   page->magic = FL_CONTROL_MAGIC;
   update_control();
   beat(clock_.now_ns());
-  return server_.open(config_.socket_path, config_.socket_mode);
+  if (auto opened = server_.open(config_.socket_path, config_.socket_mode); !opened) return opened;
+  if (auto prepared = metrics_.prepare(); !prepared) return prepared;
+  if (auto watched = server_.watch(metrics_.wanted_fd(), [this] { publish_metrics(); }); !watched) return watched;
+  serve_metrics();
+  return Ok{};
+}
+
+// Without metrics commits are observed all the same, so a port that is taken is no reason to stop; it may be free
+// later.
+void Daemon::serve_metrics() {
+  const bool said = !state_.metrics_error.empty();
+  state_.metrics_listen = config_.metrics_listen;
+  state_.metrics_error.clear();
+  metrics_again_ns_ = 0;
+  metrics_.stop();
+  if (config_.metrics_listen.empty()) return;
+  if (auto started = metrics_.start(config_.metrics_listen); !started) {
+    state_.metrics_error = started.error().text;
+    metrics_again_ns_ = clock_.now_ns() + kMetricsAgainNs;
+    if (!said) spdlog::warn("no metrics: {}", state_.metrics_error);
+    return;
+  }
+  spdlog::info("metrics at http://{}/metrics", config_.metrics_listen);
 }
 
 void Daemon::update_control() {
@@ -106,6 +131,8 @@ bool Daemon::step(int max_wait_ms) {
 void Daemon::keep_house(uint64_t now_ns) {
   next_house_ns_ = now_ns + kHouseIntervalNs;
   server_.enforce_deadlines();
+  metrics_.enforce_deadlines();
+  if (metrics_again_ns_ != 0 && now_ns >= metrics_again_ns_) serve_metrics();
   state_.refused_connections = server_.counts().refused_connections;
   state_.dropped_readers = server_.counts().dropped_readers;
   const auto costs = kernel_ != nullptr && kernel_->enabled() ? kernel_->costs() : std::vector<kernel::ProgramCost>{};
@@ -141,7 +168,10 @@ void Daemon::reload(const Config &wanted) {
     else
       spdlog::warn("{}: {} -> {} takes effect after a restart of flushlightd only", change.key, change.from, change.to);
   }
+  const bool metrics_move = wanted.metrics_listen != config_.metrics_listen;
   apply_reloadable(wanted, &config_);
+  if (metrics_move) serve_metrics();
+  top_statements_.set_max(config_.metrics_statements_max);
   set_log_level(config_.log_level);
   state_.max_cpu_percent = config_.max_cpu_percent;
   intake_.set_limits(intake_limits(config_));

@@ -11,10 +11,12 @@
 #include "sidecar/intake/intake.h"
 #include "sidecar/join/joiner.h"
 #include "sidecar/serve/brake.h"
+#include "sidecar/serve/metrics_server.h"
 #include "sidecar/serve/socket_server.h"
 #include "sidecar/serve/state.h"
 #include "sidecar/stalls/monitor.h"
 #include "sidecar/stats/statistics.h"
+#include "sidecar/stats/top_statements.h"
 
 namespace flushlight {
 
@@ -41,6 +43,7 @@ class Daemon final : private ServerHandler {
   [[nodiscard]] const Intake &intake() const { return intake_; }
   [[nodiscard]] const stalls::Monitor &stalls() const { return stalls_; }
   [[nodiscard]] Statistics &statistics() { return statistics_; }
+  [[nodiscard]] const MetricsServer &metrics() const { return metrics_; }
 
  private:
   std::string refuse_peer(uid_t uid) override;
@@ -60,6 +63,8 @@ class Daemon final : private ServerHandler {
   void beat(uint64_t now_ns);
   void keep_house(uint64_t now_ns);
   void update_control();
+  void serve_metrics();    // starts, stops or moves it as configured
+  void publish_metrics();  // somebody wants them
   [[nodiscard]] int wait_ms(uint64_t now_ns, int max_wait_ms) const;
 
   const Clock &clock_;
@@ -79,6 +84,9 @@ class Daemon final : private ServerHandler {
   Brake brake_;
   std::set<uid_t> refused_uids_;
   SocketServer server_;
+  TopStatements top_statements_;
+  MetricsServer metrics_;
+  uint64_t metrics_again_ns_ = 0;  // not 0: starting it failed, try again then
   uint64_t next_beat_ns_ = 0, next_drain_ns_ = 0, next_house_ns_ = 0;
 };
 

@@ -154,13 +154,22 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
   const auto devices = facts_.latest();
   const ViewContext context{clock_,        statistics_, intake_, texts_,    symbols_,
                             kernel_.get(), *devices,    state_,  *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
-                            user_name,     &stalls_};
+                            user_name,     nullptr,     &stalls_};
   RowsWriter writer;
   view->run(context, columns, &writer);
   const uint32_t rows = writer.rows();
   std::vector<Packet> packets = writer.take();
   packets.push_back(make_end(FL_MESSAGE_END, 0, rows, ""));
   reply(connection, std::move(packets));
+}
+
+void Daemon::publish_metrics() {
+  intake_.drain();
+  const auto devices = facts_.latest();
+  constexpr bool kSeeAll = true;  // digests; there are no texts in the metrics
+  const ViewContext context{clock_, statistics_, intake_, texts_, symbols_,         kernel_.get(), *devices,
+                            state_, 0,           kSeeAll, "",     &top_statements_, &stalls_};
+  metrics_.publish(gather_metrics(context));
 }
 
 void Daemon::on_command(Connection &connection, std::span<const std::byte> bytes) {

@@ -98,6 +98,13 @@ Result<> SocketServer::watch(int fd) {
   return Ok{};
 }
 
+Result<> SocketServer::watch(int fd, std::function<void()> on_readable) {
+  epoll_event event{EPOLLIN, {.fd = fd}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) != 0) return system_error(errno, "watching a descriptor");
+  callbacks_[fd] = std::move(on_readable);
+  return Ok{};
+}
+
 bool SocketServer::step(int wait_ms) {
   if (accept_again_ns_ != 0 && clock_.now_ns() >= accept_again_ns_) {
     accept_again_ns_ = 0;
@@ -110,6 +117,7 @@ bool SocketServer::step(int wait_ms) {
     const epoll_event &event = events[i];
     accept |= event.data.fd == listen_.get();
     watched |= event.data.fd == watched_;
+    if (const auto callback = callbacks_.find(event.data.fd); callback != callbacks_.end()) callback->second();
     const auto found = connections_.find(event.data.fd);
     if (found == connections_.end()) continue;
     Connection &connection = *found->second;

@@ -7,6 +7,7 @@
 #include <sys/types.h>
 
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -66,6 +67,8 @@ class SocketServer {
   Result<> open(const std::string &path, mode_t mode);
   // Another descriptor to wait for; the handler reads it when step() returns.
   Result<> watch(int fd);
+  // And another one, with what is to be done when it is readable. For good.
+  Result<> watch(int fd, std::function<void()> on_readable);
   // Waits at most wait_ms, then does what is due. True if a watched descriptor is readable.
   bool step(int wait_ms);
   // Drops connections that are over a deadline; call about once a second.
@@ -97,6 +100,7 @@ class SocketServer {
   UniqueFd epoll_, listen_, lock_;
   std::string path_;
   int watched_ = -1;
+  std::map<int, std::function<void()>> callbacks_;  // by descriptor
   std::map<int, std::unique_ptr<Connection>> connections_;
   size_t out_bytes_ = 0;
   size_t refused_ = 0;            // connections of strangers

@@ -32,11 +32,6 @@ std::string culprit_words(const stalls::Stall &stall, const ViewContext &context
 
 }  // namespace
 
-std::string device_name(uint32_t number, const ViewContext &context) {
-  const auto found = context.devices.find(number);
-  return found != context.devices.end() ? found->second.name : fmt::format("{}:{}", number >> 20, number & 0xfffff);
-}
-
 std::string file_text(const kernel::FileName &file, const ViewContext &context) {
   if (file.inode == 0) return "";
   if (file.path.empty()) return fmt::format("inode {}", file.inode);

@@ -4,12 +4,11 @@
 #pragma once
 #include <string>
 
+#include "sidecar/serve/latency.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {
 
-// "loop0", or "7:0" where the host does not say.
-std::string device_name(uint32_t number, const ViewContext &context);
 // Below its mount point where that is clear; otherwise the last parts of its path. Empty: not known.
 std::string file_text(const kernel::FileName &file, const ViewContext &context);
 // What happened and who is to blame, in one sentence without an end. Files are named to those who may see all.

@@ -14,6 +14,8 @@ struct DaemonState {
   bool tracing_wanted = true;  // by configuration
   std::string tracing_error;   // why there is no kernel side; empty: there is one
   std::string memory_lock_error;
+  std::string metrics_listen;             // empty: not wanted
+  std::string metrics_error;              // why they are not served; empty: they are
   std::optional<double> own_cpu_percent;  // over the last ten seconds, of one CPU
   std::optional<double> kernel_cpu_percent;
   double max_cpu_percent = 0;

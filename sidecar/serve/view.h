@@ -18,6 +18,7 @@
 #include "sidecar/serve/state.h"
 #include "sidecar/stalls/monitor.h"
 #include "sidecar/stats/statistics.h"
+#include "sidecar/stats/top_statements.h"
 
 namespace flushlight {
 
@@ -35,6 +36,7 @@ struct ViewContext {
   uint32_t instance = 0;  // 0: all; kNoInstance: one that we have never heard of
   bool see_all = false;
   std::string_view user_name;
+  TopStatements *top = nullptr;  // given: rows of these only, and one for the rest of each instance
   const stalls::Monitor *stalls = nullptr;
 
   static constexpr uint32_t kNoInstance = UINT32_MAX;
@@ -55,9 +57,16 @@ class View {
   virtual ~View() = default;
   [[nodiscard]] virtual std::string_view name() const = 0;
   [[nodiscard]] virtual std::vector<std::string_view> columns() const = 0;
-  // Unknown columns become NULL.
-  virtual void run(const ViewContext &context, const std::vector<std::string_view> &columns,
-                   RowsWriter *writer) const = 0;
+  // Calls sink(cells) for every row, in the order of `columns`. Unknown columns become NULL.
+  using Sink = std::function<void(const std::vector<Cell> &)>;
+  virtual void each(const ViewContext &context, const std::vector<std::string_view> &columns,
+                    const Sink &sink) const = 0;
+  void run(const ViewContext &context, const std::vector<std::string_view> &columns, RowsWriter *writer) const {
+    each(context, columns, [writer](const std::vector<Cell> &cells) {
+      for (const Cell &cell : cells) writer->put(cell);
+      writer->end_row();
+    });
+  }
 };
 const std::vector<std::unique_ptr<View>> &all_views();
 const View *find_view(std::string_view name);
@@ -82,12 +91,14 @@ class TableView final : public View {
     for (const auto &column : columns_) names.push_back(column.name);
     return names;
   }
-  void run(const ViewContext &context, const std::vector<std::string_view> &names, RowsWriter *writer) const override {
+  void each(const ViewContext &context, const std::vector<std::string_view> &names, const Sink &sink) const override {
     std::vector<const Column<Row> *> asked;
     for (const auto &name : names) asked.push_back(find(name));
+    std::vector<Cell> cells(asked.size());
     each_row_(context, [&](const Row &row) {
-      for (const auto *column : asked) writer->put(column != nullptr ? column->cell(row, context) : null_cell());
-      writer->end_row();
+      for (size_t i = 0; i < asked.size(); i++)
+        cells[i] = asked[i] != nullptr ? asked[i]->cell(row, context) : null_cell();
+      sink(cells);
     });
   }
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// devices and latency: the kernel side's histograms joined with what the host says about each device.
+// devices: the kernel side's histograms joined with what the host says about each device.
 #include <array>
 #include <map>
 #include <numeric>
 
-#include "sidecar/serve/stall_texts.h"
-#include "sidecar/serve/view.h"
+#include "sidecar/serve/latency.h"
 
 namespace flushlight {
 namespace {
@@ -13,9 +12,6 @@ namespace {
 using kernel::DeviceHistogram;
 using kernel::Operation;
 using kernel::Stage;
-
-constexpr std::string_view kOperationNames[] = {"read", "write", "flush", "discard"};
-static_assert(std::size(kOperationNames) == static_cast<size_t>(Operation::kCount));
 
 struct DeviceRow {
   uint32_t number = 0;
@@ -98,60 +94,10 @@ void each_device(const ViewContext &context, const TableView<DeviceRow>::Visit &
   }
 }
 
-struct BucketRow {
-  std::string object;
-  const Instance *instance = nullptr;
-  std::string_view operation, stage;
-  uint32_t bucket = 0;
-  uint64_t count = 0;
-};
-
-std::vector<Column<BucketRow>> latency_columns() {
-  return {
-      {"object", [](const BucketRow &r, auto &) { return text_cell(r.object); }},
-      {"instance", [](const BucketRow &r, auto &) { return r.instance ? text_cell(r.instance->name) : null_cell(); }},
-      {"operation", [](const BucketRow &r, auto &) { return text_cell(r.operation); }},
-      {"stage", [](const BucketRow &r, auto &) { return text_cell(r.stage); }},
-      {"bucket_low_ms", [](const BucketRow &r, auto &) { return ms_cell(fl_histogram_low(r.bucket)); }},
-      {"bucket_high_ms",
-       [](const BucketRow &r, auto &) {
-         const auto high = bucket_high_ns(r.bucket);
-         return high ? ms_cell(*high) : null_cell();
-       }},
-      {"observations", [](const BucketRow &r, auto &) { return count_cell(r.count); }},
-  };
-}
-
-std::string_view stage_name(Operation operation, Stage stage) {
-  if (stage == Stage::kQueue) return "queue";
-  return operation == Operation::kFlush ? "flush" : "device";
-}
-
-void each_bucket(const ViewContext &context, const TableView<BucketRow>::Visit &visit) {
-  for (const auto &[id, histogram] : context.statistics.commit_times()) {
-    if (!context.shows(id)) continue;
-    BucketRow row{"commit", context.find_instance(id), "commit", "total"};
-    for (row.bucket = 0; row.bucket < FL_HISTOGRAM_BUCKETS; row.bucket++)
-      if ((row.count = histogram.count(row.bucket)) > 0) visit(row);
-  }
-  if (context.kernel == nullptr) return;
-  for (const DeviceHistogram &found : context.kernel->histograms()) {
-    if (found.operation >= Operation::kCount || found.stage >= Stage::kCount) continue;
-    BucketRow row{device_name(found.device, context), nullptr, kOperationNames[static_cast<size_t>(found.operation)],
-                  stage_name(found.operation, found.stage)};
-    for (row.bucket = 0; row.bucket < std::min<size_t>(found.buckets.size(), FL_HISTOGRAM_BUCKETS); row.bucket++)
-      if ((row.count = found.buckets[row.bucket]) > 0) visit(row);
-  }
-}
-
 }  // namespace
 
 std::unique_ptr<View> make_devices_view() {
   return std::make_unique<TableView<DeviceRow>>("devices", device_columns(), each_device);
-}
-
-std::unique_ptr<View> make_latency_view() {
-  return std::make_unique<TableView<BucketRow>>("latency", latency_columns(), each_bucket);
 }
 
 }  // namespace flushlight

@@ -66,6 +66,22 @@ Row daemon_row(const ViewContext &context) {
   return row;
 }
 
+// What the time of a cause consists of, as far as the kernel side can tell: named after the cause (bpf/shared.h).
+bool tells_causes(const kernel::Counter &counter) {
+  const auto begins = [&](std::string_view cause) { return counter.name.rfind(cause, 0) == 0; };
+  return begins("queue_") || begins("throttle_") || begins("cpu_");
+}
+
+Row causes_row(const ViewContext &context) {
+  Row row;
+  row.component = "causes";
+  for (const auto &counter : context.kernel->counters())
+    if (counter.value > 0 && tells_causes(counter))
+      row.detail += fmt::format("{}{} {:.3f} ms", row.detail.empty() ? "" : "; ", counter.help,
+                                static_cast<double>(counter.value) / 1e6);
+  return row;
+}
+
 Row tracing_row(const ViewContext &context) {
   const DaemonState &state = context.state;
   Row row;
@@ -94,7 +110,7 @@ Row tracing_row(const ViewContext &context) {
   lost += misses;
   std::string others;
   for (const auto &counter : context.kernel->counters()) {
-    if (counter.value == 0) continue;
+    if (counter.value == 0 || tells_causes(counter)) continue;
     if (counter.is_loss) {
       lost += counter.value;
       row.worse("degraded", fmt::format("{} {}", counter.value, counter.help));
@@ -130,6 +146,27 @@ Row slow_commits_row(const ViewContext &context) {
   return row;
 }
 
+// File systems whose journal or log the kernel side does not know. (An overlay lies on another, which it may.)
+struct Uncovered {
+  uint32_t type;  // f_type of statfs(2)
+  const char *name;
+};
+constexpr Uncovered kUncovered[] = {{0x9123683E, "btrfs"},    {0xF2F52010, "f2fs"}, {0x2FC12FC1, "zfs"},
+                                    {0xCA451A4E, "bcachefs"}, {0x6969, "nfs"},      {0xFF534D42, "cifs"},
+                                    {0x65735546, "fuse"},     {0x3153464A, "jfs"}};
+Row metrics_row(const ViewContext &context) {
+  const DaemonState &state = context.state;
+  Row row;
+  row.component = "metrics";
+  if (state.metrics_listen.empty())
+    row.detail = "not served (metrics.listen is empty)";
+  else if (!state.metrics_error.empty())
+    row.worse("failed", state.metrics_error + "; tried again every 10 s");
+  else
+    row.detail = fmt::format("http://{}/metrics", state.metrics_listen);
+  return row;
+}
+
 constexpr const char *kEngineNames[] = {"unknown", "postgresql", "mariadb", "program"};
 constexpr double kGoodCoverage = 0.99;
 constexpr uint64_t kCoverageMatters = 100;  // commits: before, single ones decide
@@ -154,6 +191,11 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
   if (instance.attached > 0 && !traced)
     row.worse("degraded", fmt::format("{} of them without a range of the ledger: causes are NULL",
                                       instance.attached - (context.kernel != nullptr ? instance.traced : 0)));
+  for (const Uncovered &uncovered : kUncovered)
+    if (instance.file_system == uncovered.type)
+      row.worse("degraded", fmt::format("not covered: its data lies on {}; waits for that file system's own work count "
+                                        "as other, and nobody leads or follows (ext4 and XFS are covered)",
+                                        uncovered.name));
   const std::pair<uint64_t, const char *> losses[] = {
       {instance.dropped, "records found no room in their ring (raise rings.data_bytes)"},
       {instance.bad_records, "records made no sense"},
@@ -174,8 +216,10 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
 void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   visit(daemon_row(context));
   visit(tracing_row(context));
+  if (context.kernel != nullptr) visit(causes_row(context));
   visit(statements_row(context));
   visit(slow_commits_row(context));
+  visit(metrics_row(context));
   for (const auto &[name, instance] : context.intake.instances())
     if (context.shows(instance->id)) visit(instance_row(context, *instance));
 }

@@ -8,6 +8,7 @@ namespace flushlight {
 namespace {
 
 constexpr std::string_view kEvictedText = "<evicted>";
+constexpr std::string_view kRest = "rest";  // the kind of what has no row of its own in the metrics
 
 struct Row {
   const StatementKey *key = nullptr;  // nullptr: folded rows
@@ -15,6 +16,7 @@ struct Row {
   const Instance *instance = nullptr;
   const StatementText *text = nullptr;
   bool visible = false;
+  bool is_rest = false;
   [[nodiscard]] const Aggregate &figures() const { return row->figures; }
   [[nodiscard]] bool is(fl_engine engine) const { return instance != nullptr && instance->is(engine); }
 };
@@ -42,6 +44,7 @@ void add_key_columns(Columns *columns) {
        [](const Row &r, auto &) { return r.key && r.visible ? count_or_null(r.key->queryid) : null_cell(); }},
       {"kind",
        [](const Row &r, auto &) {
+         if (r.is_rest) return text_cell(kRest);
          return r.key ? text_cell(r.key->kind == FL_KIND_COMMIT ? "commit" : "statement") : null_cell();
        }},
       {"query",
@@ -122,6 +125,14 @@ Columns statement_columns() {
   return columns;
 }
 
+void each_top(const StatementTable &table, const ViewContext &context, const TableView<Row>::Visit &visit) {
+  const TopStatements::Chosen chosen = context.top->choose(table);
+  for (const auto *entry : chosen.top)
+    visit({&entry->first, &entry->second, context.find_instance(entry->first.instance), nullptr, true});
+  for (const auto &[instance, row] : chosen.rest)
+    visit({nullptr, &row, context.find_instance(instance), nullptr, true, true});
+}
+
 void each_row(const StatementTable &table, const ViewContext &context, const TableView<Row>::Visit &visit) {
   for (const auto &[key, statement] : table.rows()) {
     if (!context.shows(key.instance)) continue;
@@ -138,7 +149,11 @@ void each_row(const StatementTable &table, const ViewContext &context, const Tab
 std::unique_ptr<View> make_statements_view() {
   return std::make_unique<TableView<Row>>("statements", statement_columns(),
                                           [](const ViewContext &context, const TableView<Row>::Visit &visit) {
-                                            each_row(context.statistics.statements(), context, visit);
+                                            const StatementTable &table = context.statistics.statements();
+                                            if (context.top != nullptr)
+                                              each_top(table, context, visit);
+                                            else
+                                              each_row(table, context, visit);
                                           });
 }
 

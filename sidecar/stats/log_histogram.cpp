@@ -23,6 +23,7 @@ void LogHistogram::merge(const LogHistogram &other) {
     for (uint32_t j = 0; j < FL_HISTOGRAM_SUB; j++) (*blocks_[i])[j] += (*other.blocks_[i])[j];
   }
   total_ += other.total_;
+  sum_ns_ += other.sum_ns_;
 }
 
 std::optional<uint64_t> bucket_high_ns(uint32_t bucket) {

@@ -23,10 +23,12 @@ class LogHistogram {
   void add(uint64_t ns) {
     slot(fl_histogram_bucket(ns))++;
     total_++;
+    sum_ns_ += ns;
   }
   void merge(const LogHistogram &other);
   [[nodiscard]] uint64_t count(uint32_t bucket) const;
   [[nodiscard]] uint64_t total() const { return total_; }
+  [[nodiscard]] uint64_t sum_ns() const { return sum_ns_; }
 
  private:
   static constexpr uint32_t kBlocks = (FL_HISTOGRAM_BUCKETS + FL_HISTOGRAM_SUB - 1) / FL_HISTOGRAM_SUB;
@@ -34,7 +36,7 @@ class LogHistogram {
   uint64_t &slot(uint32_t bucket);
 
   std::array<std::unique_ptr<Block>, kBlocks> blocks_;
-  uint64_t total_ = 0;
+  uint64_t total_ = 0, sum_ns_ = 0;
 };
 
 // Upper bound of a bucket; nothing for the overflow bucket.

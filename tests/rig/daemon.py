@@ -20,6 +20,8 @@ class Daemon:
         self.log = self.folder / "flushlightd.log"
         self.registry = registry
         self.arguments = list(arguments)
+        if "--metrics-listen" not in self.arguments:  # several daemons may run at once
+            self.arguments += ["--metrics-listen", ""]
         self.process = None
         self.folder.mkdir(mode=0o755, parents=True, exist_ok=True)
 

@@ -11,6 +11,7 @@ rather than at what a run believes it did, so it works after a kill -9 of any pa
 by itself when the run that owns the device dies.
 """
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
@@ -18,15 +19,36 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 from processes import Registry, RigError, end, run, spawn, start_ticks, wait_for
 
-MKFS = {
-    "ext4": ["mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard"],
-    "xfs": ["mkfs.xfs", "-q", "-f", "-K"],
+EXT4 = ("mkfs.ext4", "-q", "-F", "-E", "lazy_itable_init=0,lazy_journal_init=0,nodiscard")
+XFS = ("mkfs.xfs", "-q", "-f", "-K")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a file system is made and mounted. {log}: the device of an external journal or log, on the same slow file."""
+    mkfs: tuple
+    options: str = "defaults"
+    external_log: tuple = ()  # how its device is prepared; () with {log} in mkfs: not at all
+
+
+LAYOUTS = {
+    "ext4": Layout(EXT4),
+    "xfs": Layout(XFS),
+    "ext4-journal": Layout(EXT4, "data=journal"),
+    "ext4-writeback": Layout(EXT4, "data=writeback"),
+    "ext4-fast-commit": Layout((*EXT4, "-O", "fast_commit")),
+    "ext4-external": Layout((*EXT4, "-b", "4096", "-J", "device={log}"),
+                            external_log=("mke2fs", "-q", "-F", "-O", "journal_dev", "-b", "4096", "{log}")),
+    "xfs-external": Layout((*XFS, "-l", "logdev={log}"), "logdev={log}"),
 }
+FRAGMENTED_MB, FRAGMENT_BYTES, LOG_MB = 1536, 64 << 10, 128
 FIFO_PRIORITY = 10
+FALLOC_FL_KEEP_SIZE, FALLOC_FL_PUNCH_HOLE = 1, 2
 MEMORY_BESIDE_DISK_MB = 64  # control block and log
 
 
@@ -167,16 +189,17 @@ def _clean(folder, slowctl):
 
 
 class SlowDevice:
-    def __init__(self, folder, tools, fs="ext4", size_mb=1024, fifo=False):
+    def __init__(self, folder, tools, fs="ext4", size_mb=1024, fifo=False, fragmented=False):
         self.folder = Path(folder).absolute()
         self.tools = Path(tools)
         self.fs = fs
-        self.size_mb = size_mb
+        self.size_mb = FRAGMENTED_MB if fragmented else size_mb
+        self.fragmented = fragmented
         self.fifo = fifo
         self.control = self.folder / "mem/control"
         self.mount = self.folder / "mnt"
         self.registry = Registry(self.folder / "processes.jsonl")
-        self.loop = None
+        self.loop = self.log_loop = None
         self._guard = self._guard_process = None
         self._owner = f"{os.getpid()} {start_ticks(os.getpid())} {time.monotonic_ns()}"
 
@@ -200,12 +223,44 @@ class SlowDevice:
         process = spawn(command + (["--policy", "fifo"] if self.fifo else []), self.registry, "slowfs", log=log,
                         die_with_parent=False)
         wait_for(lambda: self._ctl("ready", check=False).returncode == 0, 5, "slowfs", process, log)
-        self.loop = run("losetup", "--find", "--show", "--sector-size", "4096", "--direct-io=on",
-                        self.folder / "fuse/disk").stdout.strip().removeprefix("/dev/")
-        (Path("/sys/block") / self.loop / "queue/wbt_lat_usec").write_text("0")  # no throttling of its own
-        run(*MKFS[self.fs], f"/dev/{self.loop}")
-        run("mount", "-t", self.fs, f"/dev/{self.loop}", self.mount)
+        self._make_file_system()
+        if self.fragmented:
+            self._fragment()
         return self
+
+    def _losetup(self, *options):
+        loop = run("losetup", "--find", "--show", "--sector-size", "4096", "--direct-io=on", *options,
+                   self.folder / "fuse/disk").stdout.strip().removeprefix("/dev/")
+        (Path("/sys/block") / loop / "queue/wbt_lat_usec").write_text("0")  # no throttling of its own
+        return loop
+
+    def _make_file_system(self):
+        layout, log = LAYOUTS[self.fs], None
+        if "{log}" in " ".join((*layout.mkfs, layout.options)):
+            # the end of the same file: what is held there is held of the file system
+            data = (self.size_mb - LOG_MB) << 20
+            self.loop = self._losetup("--sizelimit", data)
+            self.log_loop = self._losetup("--offset", data)
+            log = f"/dev/{self.log_loop}"
+        else:
+            self.loop = self._losetup()
+        for command in (layout.external_log, (*layout.mkfs, f"/dev/{self.loop}")):
+            if command:
+                run(*(part.replace("{log}", str(log)) for part in command))
+        run("mount", "-t", self.fs.split("-")[0], "-o", layout.options.replace("{log}", str(log)), f"/dev/{self.loop}", self.mount)
+
+    def _fragment(self):
+        """One file that takes nearly everything, with holes: what is written later lies in pieces."""
+        usage = os.statvfs(self.mount)
+        size = (usage.f_bavail * usage.f_frsize - (64 << 20)) // (2 * FRAGMENT_BYTES) * 2 * FRAGMENT_BYTES
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.fallocate.argtypes = (ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+        with open(self.mount / "filler", "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, size)
+            for at in range(0, size, 2 * FRAGMENT_BYTES):
+                if libc.fallocate(file.fileno(), FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE, at, FRAGMENT_BYTES):
+                    raise RigError(f"no holes in {self.mount}/filler: {os.strerror(ctypes.get_errno())}")
+            os.fsync(file.fileno())
 
     def down(self):
         left = clean(self.folder, self.tools / "slowctl")

@@ -5,6 +5,7 @@ Unix sockets only, an unprivileged user, data on the slow device, everything els
 PostgreSQL runs in mount and IPC namespaces of its own: what is mounted over its library and extension folders, and
 its shared memory, vanish with its last process, however that ends.
 """
+import contextlib
 import json
 import os
 import pwd
@@ -65,6 +66,7 @@ class Server:
         self.log = self.folder / "server.log"
         self.process = None
         self.pid_file = None
+        self.standby_folder = None  # while there is one (standby.py)
 
     @property
     def with_flushlight(self):
@@ -189,6 +191,11 @@ class Mariadb(Server):
     def reset_statistics(self):
         self.sql("FLUSH FLUSHLIGHT_STATEMENTS")
 
+    @contextlib.contextmanager
+    def growing_log(self):
+        """The binary log grows with each commit (without one the log stays where it is)."""
+        yield
+
 
 class MariadbBinlog(Mariadb):
     options = ("--log-bin=binlog", "--sync-binlog=1", "--server-id=1")
@@ -262,6 +269,25 @@ class Postgresql(Server):
     def reset_statistics(self):
         self.sql("SELECT flushlight.reset()")
 
+    @contextlib.contextmanager
+    def settings_changed(self, **changes):
+        """Settings that a reload takes over, and back."""
+        self.sql(*(f"ALTER SYSTEM SET {name} = '{value}'" for name, value in changes.items()))
+        self.sql("SELECT pg_reload_conf()")
+        try:
+            yield
+        finally:
+            self.sql(*(f"ALTER SYSTEM RESET {name}" for name in changes))
+            self.sql("SELECT pg_reload_conf()")
+
+    @contextlib.contextmanager
+    def growing_log(self):
+        """Write-ahead log files that are neither filled beforehand nor used again."""
+        with self.settings_changed(wal_init_zero="off", wal_recycle="off"):
+            for _ in range(12):  # beyond what exists already
+                self.sql("INSERT INTO segments VALUES (1)", "SELECT pg_switch_wal()", database=self.system_database)
+            yield
+
     def in_namespaces(self, program, *arguments):
         """The command that runs a program of the server's in its own namespaces, with our files mounted in place."""
         return self.entering(self.inside / f"{self.programs()}/bin/{program}", *arguments)
@@ -291,7 +317,7 @@ class Postgresql15(Postgresql):
         return self.root / "usr/lib/postgresql/15"
 
     def server_path(self, what):
-        return {"data": self.data, "run": self.socket, "daemon": self.daemon_folder}[what]
+        return {"data": self.data, "run": self.socket, "daemon": self.daemon_folder, "standby": self.standby_folder}[what]
 
     def enter(self):
         return [*self.setpriv(self.owner()), "env", f"LD_LIBRARY_PATH={self.root}/usr/lib/x86_64-linux-gnu"]
@@ -315,7 +341,7 @@ class Postgresql18(Postgresql):
 
     def binds(self):
         """Folders that the server sees below /rig."""
-        return {"data": self.data, "run": self.socket, "daemon": self.daemon_folder}
+        return {"data": self.data, "run": self.socket, "daemon": self.daemon_folder, "standby": self.standby_folder}
 
     def more_mounts(self):
         steps = [f"mkdir -p {shlex.quote(str(self.root / 'rig'))}", f"mount -t tmpfs -o mode=755 rig {shlex.quote(str(self.root / 'rig'))}"]

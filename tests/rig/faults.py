@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The faults of a run by name, and what was really held while clients waited."""
-import array
-import bisect
+"""The faults of a run, as a table: how each is made, and how the rig itself knows what was held.
+
+`witness` is what flushlight's account is compared with; none of them uses flushlight:
+  flush, write, read   operations that the device held, from its log
+  queue, dirty         the kernel's tracer (kernel_trace.py): I/O of the server that waited to be issued; pauses
+  paused               the times in which the standby was stopped
+  gap                  time inside COMMIT in which nothing was at the device, less that of the same load without a fault
+"""
 import contextlib
 import os
-import statistics
+from dataclasses import dataclass
+from typing import Callable, Optional
 
+import block_faults
+import standby
 from processes import end, nice_group, spawn, start_ticks
 
 HOG_NICE = -15  # more than half of each core even against 16 sessions, each a scheduling group of its own
-
-# Which setting of the device each fault turns; none and cpu turn none.
-HELD_KIND = {"none": None, "flush": "flush", "write": "write", "cpu": None}
-FAULTS = tuple(HELD_KIND)
 
 
 @contextlib.contextmanager
@@ -44,72 +48,82 @@ class _Unregistered:
         pass
 
 
+def _device_holds(kind):
+    @contextlib.contextmanager
+    def make(_server, device, ms):
+        device.hold(**{f"{kind}_ms": ms})
+        yield
+    return make
+
+
 @contextlib.contextmanager
-def held_device(device, name, ms):
-    """The part of a fault that the device makes."""
-    kind = HELD_KIND[name]
+def _nothing(_server, _device, _ms):
+    yield
+
+
+@contextlib.contextmanager
+def _hogs(_server, _device, _ms):
+    with neighbours():
+        yield
+
+
+BINLOG = ("mariadb-binlog", "postgres15", "postgres18")
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`ms` is what the matrix asks for; `late`: only while the load is timed."""
+    make: Callable = _nothing
+    ms: float = 0
+    cause: Optional[str] = None  # must be on top
+    path: Optional[str] = None  # likewise
+    witness: Optional[str] = None
+    tolerance: float = 0.10
+    late: bool = False
+    engines: Optional[tuple] = None  # None: all
+    file_systems: Optional[tuple] = None
+    fragmented: bool = False  # a device whose free space is in small pieces
+    load: tuple = ()
+
+
+FAULTS = {
+    "none": Fault(),
+    "flush": Fault(_device_holds("flush"), 50, "flush", witness="flush"),
+    "write": Fault(_device_holds("write"), 20, "write", witness="write"),
+    "cpu": Fault(_hogs, late=True),
+    "read": Fault(block_faults.read, 20, "read", witness="read", file_systems=("ext4",), fragmented=True),
+    "queue-tag": Fault(block_faults.full_queue, 5, "queue", witness="queue", tolerance=0.15),
+    "queue-sched": Fault(block_faults.scheduler, 5, "queue", witness="queue", tolerance=0.15),
+    "wbt": Fault(block_faults.wbt, 5, "queue", witness="queue", tolerance=0.15),
+    "throttle": Fault(block_faults.throttle, 50, "throttle", witness="gap"),
+    "dirty": Fault(block_faults.dirty, 5, "throttle", witness="dirty", load=("--row-bytes", "65536")),
+    "journal-neighbour": Fault(block_faults.journal_neighbour, 5, path="journal", engines=BINLOG, file_systems=("ext4",)),
+    "replication": Fault(standby.paused, 100, "replication", witness="paused", engines=BINLOG),
+    "replication-after-sync": Fault(standby.paused_after_sync, 100, "replication", witness="paused", engines=("mariadb-binlog",)),
+}
+# What every matrix has; the others are asked for by name.
+EVERYWHERE = ("none", "flush", "write", "cpu")
+
+
+@contextlib.contextmanager
+def held_device(server, name, ms):
+    """A fault that is there before the load. Yields what the fault itself knows of its times, or None."""
+    device, fault = server.device, FAULTS[name]
     device.off()
     try:
-        if kind:
-            device.hold(**{f"{kind}_ms": ms})
-        yield
+        with (_nothing if fault.late else fault.make)(server, device, ms) as times:
+            yield times
     finally:
         device.off()
 
 
-def busy_cores(name):
-    """The part of a fault that neighbours make."""
-    return neighbours() if name == "cpu" else contextlib.nullcontext()
+def while_loaded(server, name, ms):
+    """A fault that is there only while the load is timed."""
+    fault = FAULTS[name]
+    return fault.make(server, server.device, ms) if fault.late else contextlib.nullcontext()
 
 
-def read_windows(path):
-    """COMMIT windows of the load client: two arrays, begins and ends, in ns."""
-    numbers = array.array("Q")
-    with open(path, "rb") as file:
-        numbers.frombytes(file.read())
-    return numbers[0::2], numbers[1::2]
-
-
-def union(intervals):
-    """Disjoint, sorted intervals that cover the same time."""
-    merged = []
-    for begin, end_ in sorted(intervals):
-        if merged and begin <= merged[-1][1]:
-            merged[-1][1] = max(merged[-1][1], end_)
-        else:
-            merged.append([begin, end_])
-    return merged
-
-
-class Coverage:
-    """How much of any window a set of intervals covers, by bisection in their running sum."""
-
-    def __init__(self, intervals):
-        self.intervals = union(intervals)
-        self.begins = [begin for begin, _ in self.intervals]
-        self.before = [0]
-        for begin, end_ in self.intervals:
-            self.before.append(self.before[-1] + end_ - begin)
-
-    def _until(self, when):
-        index = bisect.bisect_right(self.begins, when) - 1
-        if index < 0:
-            return 0
-        begin, end_ = self.intervals[index]
-        return self.before[index] + min(when, end_) - begin
-
-    def overlap(self, begin, end_):
-        return self._until(end_) - self._until(begin)
-
-
-def held(operations, kind, windows, span):
-    """(median ms really held, mean ms of overlap with the COMMIT windows) of a kind of operation; None: nothing was."""
-    intervals = [(row[1], row[3]) for row in operations if row[0] == kind and row[6]]
-    within = [(begin, end_) for begin, end_ in intervals if end_ > span[0] and begin < span[1]]
-    if not within:
-        return None, None
-    coverage = Coverage(intervals)
-    begins, ends = windows
-    overlaps = [coverage.overlap(begin, end_) for begin, end_ in zip(begins, ends)]
-    median_ms = statistics.median(end_ - begin for begin, end_ in within) / 1e6
-    return median_ms, (sum(overlaps) / len(overlaps) / 1e6 if overlaps else None)
+def applies(name, engine, fs):
+    fault = FAULTS[name]
+    return (fault.engines is None or engine in fault.engines) and \
+        (fault.file_systems is None or any(fs == one or fs.startswith(f"{one}-") for one in fault.file_systems))

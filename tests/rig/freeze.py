@@ -16,6 +16,7 @@ from processes import spawn
 from stalls import named, query, stalls_since
 
 FREEZE = "freeze"
+FREEZE_MS = 1500
 HEALTHY_SECONDS, FLOOD_SECONDS, AFTER_SECONDS = 4, 3, 2
 FLOOD_MB = 256
 ASK_EVERY_S = 0.05

@@ -2,10 +2,13 @@
 """What a measurement must show, one rule a function; each returns None or says what is wrong.
 
 A rule gets the figures and those of the same load without a fault (or None where it was not measured)."""
+from faults import FAULTS
+
 POOL = "mariadb-pool"
 SUM_TOLERANCE = 0.01
 CLOSURE_FAULT, CLOSURE_ELSE, CLOSURE_POOL = 0.98, 0.97, 0.95
-CAUSE_TOLERANCE = 0.10
+CLOSURE_FAULT_FROM_MS = 20
+HELD_MIN_MS = 2  # less proves nothing
 BEHIND_TOLERANCE, BEHIND_SHARE_MIN = 0.05, 0.80
 PERCENTILE_TOLERANCE = 0.05
 PERCENTILE_FROM_MS = 20
@@ -30,30 +33,39 @@ def sums(result, _none):
 
 
 def closure(result, _none):
-    limit = CLOSURE_POOL if result["engine"] == POOL else CLOSURE_FAULT if result["fault"] in HELD_FAULTS else CLOSURE_ELSE
+    much = result["fault"] in HELD_FAULTS or (result["held_in_commit_ms"] or 0) >= CLOSURE_FAULT_FROM_MS
+    limit = CLOSURE_POOL if result["engine"] == POOL else CLOSURE_FAULT if much else CLOSURE_ELSE
     return f"closure {result['closure']:.4f} < {limit}" if result["closure"] < limit else None
 
 
 def top_cause(result, _none):
-    if result["fault"] in HELD_FAULTS and result["top_cause"] != result["fault"]:
+    wanted = FAULTS[result["fault"]].cause
+    if wanted and result["top_cause"] != wanted:
         return f"top cause {result['top_cause']}"
 
 
+def top_path(result, _none):
+    wanted, paths = FAULTS[result["fault"]].path, result.get("paths") or {}
+    if wanted and wanted != max(paths, key=lambda name: paths[name] or 0, default=None):
+        return "paths " + ", ".join(f"{name} {value}" for name, value in paths.items())
+
+
 def as_held(result, _none):
-    if result["fault"] not in HELD_FAULTS:
+    fault = FAULTS[result["fault"]]
+    if not fault.witness:
         return None
-    if result["held_in_commit_ms"] is None:
-        return "nothing was held"
+    if result["held_in_commit_ms"] is None or result["held_in_commit_ms"] < HELD_MIN_MS:
+        return f"hardly anything was held: {result['held_in_commit_ms']} ms"
     account, held = result["account"], result["held_in_commit_ms"]
-    seen = account[result["fault"]]
-    if seen is not None and result["sessions"] > 1 and seen >= BEHIND_SHARE_MIN * held:
+    seen = account[fault.cause]
+    if result["fault"] in HELD_FAULTS and seen is not None and result["sessions"] > 1 and seen >= BEHIND_SHARE_MIN * held:
         # Of several sessions some wait for their write behind another's held flush, or the other way round (README.md): at
         # the device under the other cause. Then both together must fit, more closely.
         both = sum(account[name] or 0 for name in HELD_FAULTS)
         if abs(both - held) <= BEHIND_TOLERANCE * held:
             return None
-    if seen is None or abs(seen - held) > CAUSE_TOLERANCE * held:
-        return f"{result['fault']} {seen if seen is None else round(seen, 3)} ms, held in commits {held:.3f} ms"
+    if seen is None or abs(seen - held) > fault.tolerance * held:
+        return f"{fault.cause} {seen if seen is None else round(seen, 3)} ms, held in commits {held:.3f} ms"
 
 
 def cpu(result, none):
@@ -97,7 +109,7 @@ def lost(result, _none):
     return f"lost {result['lost']} ({result.get('lost_detail')})" if result["lost"] else None
 
 
-RULES = (sums, closure, top_cause, as_held, cpu, percentiles, roles, coverage, lost)
+RULES = (sums, closure, top_cause, top_path, as_held, cpu, percentiles, roles, coverage, lost)
 
 
 def judge(result, none):

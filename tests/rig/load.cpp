@@ -14,6 +14,7 @@
 #include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <thread>
 
 #include "slow_control.h"
@@ -32,6 +33,7 @@ struct Options {
   bool autocommit = false;
   bool insert = false;
   bool wait = false;
+  unsigned row_bytes = 0;
   unsigned think_us = 0;
   std::string windows_file;
 };
@@ -76,6 +78,13 @@ class Step {
 
 std::string work_sql(const Options &options, unsigned session) {
   const std::string id = std::to_string(session + 1);
+  if (options.row_bytes) {  // nothing that an engine can compress
+    std::string hex(2 * static_cast<size_t>(options.row_bytes), '0');
+    std::mt19937 random(session);
+    for (char &digit : hex) digit = "0123456789abcdef"[random() % 16];
+    const bool mariadb = options.address.engine == "mariadb";
+    return "INSERT INTO rig_big (data) VALUES (" + (mariadb ? "X'" + hex + "'" : "'\\x" + hex + "'") + ")";
+  }
   return options.insert ? "INSERT INTO rig_log (session, v) VALUES (" + id + ", 1)"
                         : "UPDATE rig_load SET v = v + 1 WHERE id = " + id;
 }
@@ -153,6 +162,9 @@ void set_up(const Options &options) {
   session->execute(
       mariadb ? "CREATE TABLE IF NOT EXISTS rig_log (id BIGINT AUTO_INCREMENT PRIMARY KEY, session INT, v BIGINT)"
               : "CREATE TABLE IF NOT EXISTS rig_log (id BIGSERIAL PRIMARY KEY, session INT, v BIGINT)");
+  session->execute(mariadb ? "CREATE TABLE IF NOT EXISTS rig_big (id BIGINT AUTO_INCREMENT PRIMARY KEY, data LONGBLOB)"
+                           : "CREATE TABLE IF NOT EXISTS rig_big (id BIGSERIAL PRIMARY KEY, data BYTEA)");
+  if (!mariadb) session->execute("ALTER TABLE rig_big ALTER data SET STORAGE EXTERNAL");
   std::string rows;
   for (unsigned id = 1; id <= options.sessions; ++id) rows += (id > 1 ? ", (" : "(") + std::to_string(id) + ", 0)";
   session->execute(((mariadb ? "INSERT IGNORE INTO rig_load VALUES " : "INSERT INTO rig_load VALUES ") + rows +
@@ -214,6 +226,7 @@ int main(int argc, char **argv) {
   app.add_flag("--binary", options.binary, "prepared statements");
   app.add_flag("--autocommit", options.autocommit, "single statements, timed whole");
   app.add_flag("--insert", options.insert, "insert rows instead of updating one for each session");
+  app.add_option("--row-bytes", options.row_bytes, "insert rows of this size")->check(CLI::Range(0, 1 << 20));
   app.add_flag("--wait", options.wait, "wait for a line on standard input before the timed part");
   CLI11_PARSE(app, argc, argv);
   try {

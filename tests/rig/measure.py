@@ -1,17 +1,23 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
 """One measurement: a load on a running server under a fault, and what the SQL views say about it."""
+import contextlib
 import json
+import os
 import re
 import subprocess
 import tempfile
 from pathlib import Path
 
-from faults import HELD_KIND, busy_cores, held, held_device, read_windows
+import kernel_trace
+from faults import FAULTS, held_device, while_loaded
 from processes import RigError, spawn
+from server_threads import journal_threads, processes_below, threads_of
+from witness import gap, held, held_between, read_windows
 from stalls import stalls_since
 
 PROJECT = Path(__file__).resolve().parents[2]
 WARMUP_TRANSACTIONS = 5
+QUIET_SECONDS = 2  # of the load without a fault that a `gap` is compared with
 
 
 def account_columns():
@@ -100,34 +106,93 @@ def lower_keys(rows):
     return [{key.lower(): value for key, value in row.items()} for row in rows]
 
 
+def details_now(server):
+    """What causes consist of, in ms, of all traced threads since the daemon's start."""
+    rows = lower_keys(server.sql(f"SELECT detail FROM {server.views}health WHERE component = 'causes'"))
+    text = rows[0]["detail"] or "" if rows else ""
+    return {name: float(value) for name, value in re.findall(r"(\w+: [^;]+) ([\d.]+) ms", text)}
+
+
+def quiet_gap(server, sessions, load_extra):
+    """Of a load without a fault: time inside COMMIT in which nothing was at the device."""
+    first = server.device.logged()
+    load = Load(server, sessions, QUIET_SECONDS, load_extra)
+    _, windows = load.go()
+    return gap(server.device.operations(first), windows)
+
+
+@contextlib.contextmanager
+def traced_by_kernel(server, witness):
+    """For a witness that is the kernel's tracer: yields a list, filled with intervals (begin, end) in ns at the end."""
+    found = []
+    if witness not in kernel_trace.EVENTS:
+        yield found
+        return
+    device = server.device
+    number = os.stat(f"/dev/{device.loop}").st_rdev
+    with kernel_trace.recording(device.folder / "tracefs", witness, os.major(number) << 20 | os.minor(number)) as rows:
+        yield found
+        threads = threads_of(processes_below(server.process.pid)) | journal_threads(device.loop)
+    found += kernel_trace.INTERVALS[witness](rows, threads)
+
+
+def held_by(witness, operations, windows, span, times, traced, quiet):
+    """(held_ms, held_in_commit_ms) as the witness says."""
+    if witness in ("flush", "write", "read"):
+        return held(operations, witness, windows, span)
+    if witness == "gap":
+        return None, gap(operations, windows) - quiet
+    if witness is None:
+        return None, None
+    return held_between(times if witness == "paused" else traced, windows, span)
+
+
+def timed(server, fault_name, load):
+    """The timed part: (summary, windows, the device's operations, intervals that the kernel's tracer saw)."""
+    first = server.device.logged()
+    with traced_by_kernel(server, FAULTS[fault_name].witness) as traced:
+        with while_loaded(server, fault_name, 0):
+            summary, windows = load.go()
+        operations = server.device.operations(first)
+    return summary, windows, operations, traced
+
+
+def from_views(server, started, client_commits):
+    rows = lower_keys(server.sql(f"SELECT * FROM {server.views}statements WHERE db_name = 'rig' AND commits > 0"))
+    result = view_figures(rows, client_commits)
+    slowest = server.sql(f"SELECT verdict, cause, path, duration_ms FROM {server.views}slow_commits "
+                         f"WHERE ended_at >= '{started}' ORDER BY duration_ms DESC LIMIT 1")
+    result["verdict"] = lower_keys(slowest)[0]["verdict"] if slowest else None
+    return result
+
+
 def measure(server, fault_name, ms, sessions, seconds, load_extra=()):
     """Runs the load under the fault; returns the figures as a dictionary."""
-    device = server.device
+    fault = FAULTS[fault_name]
+    load_extra = [*load_extra, *fault.load]
+    quiet = quiet_gap(server, sessions, load_extra) if fault.witness == "gap" else None
     load = Load(server, sessions, seconds, load_extra)
-    with held_device(device, fault_name, ms):
-        lost_before = started = None
+    with held_device(server, fault_name, ms) as times:
+        lost_before = details_before = started = None
         if server.with_flushlight:
             server.reset_statistics()
-            lost_before = lost_now(server)
+            lost_before, details_before = lost_now(server), details_now(server)
             started = server.sql("SELECT CURRENT_TIMESTAMP(6) AS t")[0]["t"]
-        first = device.logged()
-        with busy_cores(fault_name):
-            summary, windows = load.go()
-        operations = device.operations(first)
-    held_ms, in_commit_ms = held(operations, HELD_KIND[fault_name], windows, (summary["begin_ns"], summary["end_ns"]))
+        summary, windows, operations, traced = timed(server, fault_name, load)
+        details = details_now(server) if server.with_flushlight else {}
+    span = (summary["begin_ns"], summary["end_ns"])
+    held_ms, in_commit_ms = held_by(fault.witness, operations, windows, span, times, traced, quiet)
     result = {
-        "engine": server.name, "fs": device.fs, "fault": fault_name, "ms": ms, "sessions": sessions, "seconds": seconds,
+        "engine": server.name, "fs": server.device.fs, "fault": fault_name, "ms": ms, "sessions": sessions, "seconds": seconds,
         "held_ms": held_ms, "held_in_commit_ms": in_commit_ms,
         "client_commits": summary["commits"], "client_p50_ms": summary.get("p50_ms"), "client_p99_ms": summary.get("p99_ms"),
         "client_mean_ms": summary.get("mean_ms"),
     }
     if not server.with_flushlight:
         return result
-    rows = lower_keys(server.sql(f"SELECT * FROM {server.views}statements WHERE db_name = 'rig' AND commits > 0"))
-    result.update(view_figures(rows, summary["commits"]))
-    slowest = server.sql(f"SELECT verdict, cause, path, duration_ms FROM {server.views}slow_commits "
-                         f"WHERE ended_at >= '{started}' ORDER BY duration_ms DESC LIMIT 1")
-    result["verdict"] = lower_keys(slowest)[0]["verdict"] if slowest else None
+    result.update(from_views(server, started, summary["commits"]))
+    result["detail"] = {name: value - details_before.get(name, 0) for name, value in details.items()
+                        if value > details_before.get(name, 0)}
     result["stalls"] = stalls_since(server, started)
     lost_since = {name: lost - lost_before.get(name, 0) for name, lost in lost_now(server).items()}
     result["lost"] = sum(lost_since.values())

@@ -10,9 +10,11 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from faults import FAULTS, Coverage, held, union  # noqa: E402
+from faults import EVERYWHERE, FAULTS  # noqa: E402
 from judge import judge  # noqa: E402
+from kernel_trace import dirty_intervals, parsed, queue_intervals  # noqa: E402
 from measure import CAUSES, PATHS, view_figures  # noqa: E402
+from witness import Coverage, gap, held, union  # noqa: E402
 
 MS = 1_000_000
 
@@ -57,6 +59,25 @@ class Arithmetic(unittest.TestCase):
         windows = (array.array("Q", [10 * MS, 55 * MS]), array.array("Q", [60 * MS, 65 * MS]))
         self.assertEqual(held(operations, "flush", windows, (0, 100 * MS)), (50.0, 20.0))
         self.assertEqual(held(operations, "read", windows, (0, 100 * MS)), (None, None))
+
+    def test_gap_is_the_time_without_any_operation(self):
+        operations = [("write", 10 * MS, 10 * MS, 20 * MS, 0, 4096, 0), ("flush", 15 * MS, 15 * MS, 30 * MS, 0, 0, 0)]
+        windows = (array.array("Q", [0, 40 * MS]), array.array("Q", [25 * MS, 50 * MS]))
+        self.assertEqual(gap(operations, windows), 10.0)
+
+    def test_what_the_kernels_tracer_says(self):
+        rows = parsed("\n".join((
+            "        postgres-77      [001] ..... 5.000100: block_bio_queue: 7,0 WS 4096 + 8 [postgres]",
+            "            dd-88        [000] ..... 5.000200: block_bio_queue: 7,0 W 9000 + 8 [dd]",
+            "        postgres-77      [001] ..... 5.040000: block_getrq: 7,0 WS 4096 + 8 [postgres]",
+            "    kworker/0:1H-99      [000] ..... 5.050100: block_rq_issue: 7,0 WS 8192 () 4088 + 16 none,0,0 [kworker/0:1H]",
+            "        postgres-77      [001] ..... 5.060000: block_bio_queue: 7,0 FWS 0 + 0 [postgres]",
+            "        postgres-77      [001] ..... 5.070000: block_getrq: 7,0 FWS 0 + 0 [postgres]",
+            "        postgres-77      [001] ..... 5.080000: balance_dirty_pages: bdi 7:0: limit=1 paused=0 pause=12 period=3 think=1",
+            "        postgres-77      [001] ..... 5.080000: balance_dirty_pages: bdi 7:0: limit=1 paused=0 pause=-4 period=3 think=1")))
+        self.assertEqual(queue_intervals(rows, {77}), [(5_000_100_000, 5_050_100_000), (5_060_000_000, 5_070_000_000)])
+        self.assertEqual(dirty_intervals(rows, {77}), [(5_080_000_000, 5_092_000_000)])
+        self.assertEqual(dirty_intervals(rows, {88}), [])
 
     def test_columns_come_from_the_definition_of_the_views(self):
         self.assertEqual((CAUSES[0], CAUSES[-1], PATHS), ("oncpu", "other", ["self", "journal", "peer"]))
@@ -108,6 +129,23 @@ class Judge(unittest.TestCase):
         for other in ({"flush": 44.0, "write": 2.0}, {"flush": 38.0, "write": 12.3}):
             self.assertEqual(len(judge(behind | {"account": behind["account"] | other}, None)), 1, other)
 
+    def test_other_faults(self):
+        for name, fault in FAULTS.items():
+            if name in EVERYWHERE:
+                continue
+            fine = good(name, engine="postgres15", sessions=1)
+            fine["account"]["flush"] = 0
+            if fault.cause:
+                fine["account"][fault.cause], fine["top_cause"] = 50.0, fault.cause
+            fine["paths"] = {"self": 1.0, "journal": 60.0 if fault.path else 0.0, "peer": 2.0}
+            self.assertEqual(judge(fine, None), [], name)
+            if fault.cause:
+                self.assertEqual(len(judge(fine | {"top_cause": "other"}, None)), 1, name)
+                self.assertEqual(len(judge(fine | {"held_in_commit_ms": 50 / (1 - fault.tolerance) + 1}, None)), 1, name)
+                self.assertEqual(len(judge(fine | {"held_in_commit_ms": 1.9}, None)), 1, name)
+            if fault.path:
+                self.assertEqual(len(judge(fine | {"paths": {"self": 9.0, "journal": 8.0, "peer": 2.0}}, None)), 1, name)
+
     def test_pool_of_threads_may_attribute_less(self):
         self.assertEqual(judge(good(engine="mariadb-pool") | {"closure": 0.96}, None), [])
 
@@ -125,9 +163,9 @@ class Matrix(unittest.TestCase):
         for engine in self.matrix.SERVERS:
             mine = [cell for cell in quarter if cell[0] == engine]
             self.assertEqual({cell[1] for cell in mine}, set(self.matrix.FILE_SYSTEMS))
-            self.assertEqual({cell[2] for cell in mine}, set(FAULTS))
+            self.assertEqual({cell[2] for cell in mine}, set(EVERYWHERE))
             self.assertEqual({cell[3] for cell in mine}, set(self.matrix.SESSIONS))
-        for fault in FAULTS:
+        for fault in EVERYWHERE:
             mine = [cell for cell in quarter if cell[2] == fault]
             self.assertEqual({cell[1] for cell in mine}, set(self.matrix.FILE_SYSTEMS))
             self.assertEqual({cell[3] for cell in mine}, set(self.matrix.SESSIONS))

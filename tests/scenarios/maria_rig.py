@@ -53,7 +53,7 @@ class Daemon:
     def __init__(self, folder, program, tracing=True, arguments=()):
         self.socket = Path(folder) / "flushlight.sock"
         self.log = Path(folder) / "flushlightd.log"
-        self.command = [str(program), "--socket", str(self.socket), "--allow-peers", "any", "--socket-mode", "0666",
+        self.command = [str(program), "--socket", str(self.socket), "--allow-peers", "any", "--metrics-listen", "", "--socket-mode", "0666",
                         "--tracing", "on" if tracing else "off", *arguments]
         self.process = None
 

@@ -11,12 +11,11 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "rig"))
-from freeze import FLOOD_FILE, measure_freeze  # noqa: E402
+from freeze import FLOOD_FILE, FREEZE_MS, measure_freeze  # noqa: E402
 from measure import measure  # noqa: E402
 from session import running  # noqa: E402
 
 SESSIONS = 4
-FREEZE_MS = 1500
 SEEN_WITHIN_MS = 700
 OPTIONS = None
 

@@ -77,6 +77,7 @@ class DaemonTest : public ::testing::Test {
     config_ = default_config();
     config_.socket_path = folder_ + "/socket";
     config_.log_level = "off";
+    config_.metrics_listen = "";
     spdlog::set_level(spdlog::level::off);
   }
   void TearDown() override {

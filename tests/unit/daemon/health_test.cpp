@@ -43,6 +43,46 @@ TEST_F(Health, HealthOfACleanInstanceIsOk) {
     EXPECT_EQ(row.at("state").text, "ok") << row.at("component").text << ": " << row.at("detail").text;
 }
 
+TEST_F(Health, WhatCausesConsistOfIsToldApart) {
+  start(true);
+  kernel_->counter_list = {{"queue_tag_ns", "queue: time without a free tag", 2'500'000, false},
+                           {"cpu_quota_ns", "cpu: time over the quota", 0, false},
+                           {"wake_own", "wakes", 7, false}};
+  for (const auto &row : rows_of("health")) {
+    const std::string &detail = row.at("detail").text;
+    if (row.at("component").text == "causes") {
+      EXPECT_EQ(detail, "queue: time without a free tag 2.500 ms");
+    }
+    if (row.at("component").text == "tracing") {
+      EXPECT_EQ(detail.find("queue:"), std::string::npos);
+      EXPECT_NE(detail.find("7 wakes"), std::string::npos);
+    }
+  }
+}
+
+TEST_F(Health, AFileSystemThatIsNotCoveredIsNamed) {
+  constexpr uint32_t kBtrfs = 0x9123683E, kExt4 = 0xEF53, kXfs = 0x58465342, kOverlay = 0x794C7630;
+  start(true);
+  const std::pair<const char *, uint32_t> instances[] = {
+      {"one", kBtrfs}, {"two", kExt4}, {"three", kXfs}, {"four", kOverlay}, {"five", 0}};
+  std::vector<RawClient> clients;
+  for (const auto &[name, file_system] : instances) {
+    clients.push_back(connected());
+    ASSERT_TRUE(clients.back().hello(name, 1, FL_ENGINE_MARIADB, file_system));
+    settle();
+    ASSERT_TRUE(clients.back().take_welcome());
+  }
+  int seen = 0;
+  for (const auto &row : rows_of("health")) {
+    if (row.at("component").text != "mariadb") continue;
+    seen++;
+    const bool covered = row.at("instance").text != "one";
+    EXPECT_EQ(row.at("state").text, covered ? "ok" : "degraded") << row.at("instance").text;
+    EXPECT_EQ(row.at("detail").text.find("not covered: its data lies on btrfs") == std::string::npos, covered);
+  }
+  EXPECT_EQ(seen, 5);
+}
+
 TEST_F(Health, HealthWithoutTracingIsTierB) {
   start();
   RawClient client = attached("pg", 2);

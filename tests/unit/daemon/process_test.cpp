@@ -44,7 +44,8 @@ class Process : public ::testing::Test {
   }
   // Runs flushlightd and returns its process id; its log goes to a file.
   pid_t spawn(std::vector<std::string> arguments, rlim_t descriptors = 0) {
-    arguments.insert(arguments.begin(), {FLUSHLIGHTD_PATH, "--socket", socket_, "--tracing", "off"});
+    arguments.insert(arguments.begin(),
+                     {FLUSHLIGHTD_PATH, "--socket", socket_, "--tracing", "off", "--metrics-listen", ""});
     const pid_t child = fork();
     if (child != 0) return child;
     const rlimit limit{descriptors, descriptors};

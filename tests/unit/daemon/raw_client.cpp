@@ -114,11 +114,12 @@ std::string RawClient::receive() {
   return bytes;
 }
 
-bool RawClient::hello(std::string_view instance, uint32_t slots, fl_engine engine) {
+bool RawClient::hello(std::string_view instance, uint32_t slots, fl_engine engine, uint32_t file_system) {
   fl_hello hello{};
   hello.message = message_head(FL_MESSAGE_HELLO, sizeof hello);
   hello.engine = engine;
   hello.slots_wanted = slots;
+  hello.file_system = file_system;
   std::memcpy(hello.instance, instance.data(), std::min(instance.size(), sizeof hello.instance));
   std::strcpy(hello.engine_version, "1.2");
   std::strcpy(hello.client_version, "0.1");

@@ -63,7 +63,7 @@ class RawClient {
   std::string receive();
   [[nodiscard]] bool closed() const { return closed_; }
 
-  bool hello(std::string_view instance, uint32_t slots, fl_engine engine = FL_ENGINE_PROGRAM);
+  bool hello(std::string_view instance, uint32_t slots, fl_engine engine = FL_ENGINE_PROGRAM, uint32_t file_system = 0);
   // Takes the WELCOME and maps what came with it.
   bool take_welcome();
   [[nodiscard]] const fl_welcome &welcome() const { return welcome_; }

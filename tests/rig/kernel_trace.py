@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: GPL-2.0-or-later
+"""The kernel's own tracer (tracefs) as a witness beside flushlight: when a server's I/O waited before it was issued, and
+when its threads were paused for dirty pages. An instance of its own; nothing else on the machine is touched."""
+import contextlib
+import os
+import re
+from pathlib import Path
+
+from processes import RigError, run
+
+INSTANCE = "flushlight-rig-"
+BUFFER_KB = 16384
+EVENTS = {
+    "queue": ("block/block_bio_queue", "block/block_getrq", "block/block_rq_issue", "block/block_bio_backmerge",
+              "block/block_bio_frontmerge"),
+    "dirty": ("writeback/balance_dirty_pages",),
+}
+# "    dd-123     [001] d.... 12345.678901: block_rq_issue: 7,0 WS 4096 () 800 + 8 none,0,0 [dd]"
+LINE = re.compile(r"^.{16}-(\d+) +\[\d+\] \S+ +(\d+)\.(\d{6}): (\w+): (.*)$")
+BIO = re.compile(r"^\d+,\d+ (\w+) (\d+) \+ (\d+)")
+REQUEST = re.compile(r"^\d+,\d+ (\w+) \d+ \(.*?\) (\d+) \+ (\d+)")
+PAUSE = re.compile(r" pause=(-?\d+) ")
+
+
+def remove_instances(root):
+    """Instances of runs that were killed. Only root of a tracefs that is mounted knows them."""
+    for path in Path(root, "instances").glob(f"{INSTANCE}*"):
+        if not Path(f"/proc/{path.name.removeprefix(INSTANCE)}").exists():
+            with contextlib.suppress(OSError):
+                path.rmdir()
+
+
+@contextlib.contextmanager
+def recording(folder, kind, device_number):
+    """Yields a list that holds (pid, ns, event, text) of the recorded events once the block has ended."""
+    root = Path(folder)
+    root.mkdir(exist_ok=True)
+    run("mount", "-t", "tracefs", "tracefs", root)
+    instance = root / f"instances/{INSTANCE}{os.getpid()}"
+    rows = []
+    try:
+        remove_instances(root)
+        instance.mkdir()
+        (instance / "trace_clock").write_text("mono")
+        (instance / "buffer_size_kb").write_text(str(BUFFER_KB))
+        for event in EVENTS[kind]:
+            if event.startswith("block/"):
+                (instance / "events" / event / "filter").write_text(f"dev == {device_number}")
+            (instance / "events" / event / "enable").write_text("1")
+        yield rows
+        (instance / "tracing_on").write_text("0")
+        for path in (instance / "per_cpu").glob("cpu*/stats"):
+            if "overrun: 0\n" not in path.read_text():
+                raise RigError("the kernel's tracer lost events: measure for a shorter time")
+        rows += parsed((instance / "trace").read_text(errors="replace"))
+    finally:
+        with contextlib.suppress(OSError):
+            instance.rmdir()
+        run("umount", root, check=False)
+
+
+def parsed(text):
+    rows = []
+    for line in text.splitlines():
+        if match := LINE.match(line):
+            pid, seconds, micros, event, rest = match.groups()
+            rows.append((int(pid), (int(seconds) * 1_000_000 + int(micros)) * 1000, event, rest))
+    return rows
+
+
+def queue_intervals(rows, pids):
+    """From the bio's coming to the issue of its request, for the bios of these threads. A bio with a flush before it
+    waits in the queue only until it has a request: then its flush is under way."""
+    waiting, found = {}, []
+    for pid, ns, event, text in rows:
+        if event == "block_rq_issue":
+            match = REQUEST.match(text)
+            first, count = int(match.group(2)), int(match.group(3))
+            for sector in [s for s in waiting if first <= s < first + max(count, 1)]:
+                found.append((waiting.pop(sector), ns))
+            continue
+        if pid not in pids or not event.startswith("block_"):
+            continue
+        match = BIO.match(text)
+        operation, sector = match.group(1), int(match.group(2))
+        flush = operation.startswith("F")
+        if event == "block_bio_queue":
+            waiting[(pid if flush else sector)] = ns
+        elif event == "block_getrq" and flush and pid in waiting:
+            found.append((waiting.pop(pid), ns))
+    return found
+
+
+def dirty_intervals(rows, pids):
+    """Pauses for dirty pages of these threads. The kernel tells their length just before."""
+    found = []
+    for pid, ns, _, text in rows:
+        if pid in pids and (match := PAUSE.search(text)) and int(match.group(1)) > 0:
+            found.append((ns, ns + int(match.group(1)) * 1_000_000))
+    return found
+
+
+INTERVALS = {"queue": queue_intervals, "dirty": dirty_intervals}
