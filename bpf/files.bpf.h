@@ -47,10 +47,10 @@ struct file {
 
 struct kiocb {
 	struct file *ki_filp;
-	int ki_flags;
 } CORE;
 
 struct iov_iter {
+	bool data_source; /* of a write */
 	__u64 count;
 } CORE;
 

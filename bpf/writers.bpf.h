@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only */
 /*
- * Who writes and syncs: process and file. Counted where pages become dirty, where direct I/O begins and at syncs, all in the
- * writer's own context; the requests of write-back belong to kernel workers and say nothing of it.
+ * Who writes and syncs: process and file. Counted where ext4 and XFS take data into the page cache, where direct I/O begins
+ * and at syncs, all in the writer's own context; the requests of write-back belong to kernel workers and say nothing of it.
  * Bounded: the least recently used go.
  */
 #ifndef FLUSHLIGHT_WRITERS_BPF_H
@@ -46,9 +46,6 @@ struct css_set {
 struct task_struct___group {
 	struct css_set *cgroups;
 } CORE;
-
-#define DIRTY_PAGE_BYTES 4096
-#define IOCB_WRITE (1 << 6) /* include/linux/fs.h: the same since 4.16 */
 
 /* The group's own name; on hosts that limit I/O by version 1, that of its group there. */
 static __always_inline void cgroup_name(char *name, __u32 bytes, struct task_struct *task)
@@ -161,13 +158,34 @@ static __noinline int writer_sync_ends(struct inode *inode)
 	return 0;
 }
 
-SEC("tp_btf/writeback_dirty_folio")
-int BPF_PROG(fl_dirty_folio, struct folio *folio, struct address_space *mapping)
+SEC("tp_btf/ext4_da_write_end")
+int BPF_PROG(fl_ext4_delayed_write, struct inode *inode, __u64 pos, unsigned int len, unsigned int copied)
 {
-	struct inode *inode = mapping ? mapping->host : 0;
+	writer_wrote(inode, copied);
+	return 0;
+}
+
+SEC("tp_btf/ext4_write_end")
+int BPF_PROG(fl_ext4_write, struct inode *inode, __u64 pos, unsigned int len, unsigned int copied)
+{
+	writer_wrote(inode, copied);
+	return 0;
+}
+
+SEC("tp_btf/ext4_journalled_write_end")
+int BPF_PROG(fl_ext4_journalled_write, struct inode *inode, __u64 pos, unsigned int len, unsigned int copied)
+{
+	writer_wrote(inode, copied);
+	return 0;
+}
+
+SEC("tp_btf/xfs_file_buffered_write")
+int BPF_PROG(fl_xfs_write, struct kiocb *iocb, struct iov_iter *iter)
+{
+	struct inode *inode = iocb->ki_filp->f_inode;
 
 	if (inode)
-		writer_wrote(inode, DIRTY_PAGE_BYTES);
+		writer_wrote(inode, iter->count);
 	return 0;
 }
 
@@ -176,7 +194,7 @@ int BPF_PROG(fl_direct_io, struct kiocb *iocb, struct iov_iter *iter)
 {
 	struct inode *inode = iocb->ki_filp->f_inode;
 
-	if ((iocb->ki_flags & IOCB_WRITE) && inode)
+	if (iter->data_source && inode)
 		writer_wrote(inode, iter->count);
 	return 0;
 }

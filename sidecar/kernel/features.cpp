@@ -50,7 +50,10 @@ constexpr Tracepoint kTracepoints[] = {
     {"jbd2_end_commit", 1, false, kJournalCost},
     {"jbd2_checkpoint", 1, false, "checkpoints of ext4's journals are not counted"},
     {"ext4_sync_file_enter", 2, false, "who syncs which file on ext4 is not known"},
-    {"writeback_dirty_folio", 2, false, "who writes to which file through the page cache is not known"},
+    {"ext4_da_write_end", 4, false, "who writes to which file on ext4 is not known"},
+    {"ext4_write_end", 4, false, "who writes to which file on ext4 without delayed allocation is not known"},
+    {"ext4_journalled_write_end", 4, false, "who writes to which file with data=journal is not known"},
+    {"xfs_file_buffered_write", 2, false, "who writes to which file on XFS is not known"},
     {"iomap_dio_rw_begin", 4, false, "who writes to which file by direct I/O is not known"},
 };
 

@@ -36,6 +36,13 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_journal_checkpoint", "jbd2_checkpoint", "checkpoints of ext4's journals are not counted"},
     {"fl_requeue", "block_rq_requeue", "time of requeued requests counts as device time"},
     {"fl_merge", "block_rq_merge", "merged requests stay open until their memory is used again"},
+    {"fl_ext4_delayed_write", "ext4_da_write_end", "who writes to which file on ext4 is not known"},
+    {"fl_ext4_write", "ext4_write_end", "who writes to which file on ext4 without delayed allocation is not known"},
+    {"fl_ext4_journalled_write", "ext4_journalled_write_end",
+     "who writes to which file with data=journal is not known"},
+    {"fl_xfs_write", "xfs_file_buffered_write", "who writes to which file on XFS is not known"},
+    {"fl_direct_io", "iomap_dio_rw_begin", "who writes to which file by direct I/O is not known"},
+    {"fl_ext4_sync_enter", "ext4_sync_file_enter", "who syncs which file on ext4 is not known"},
     {"fl_bio_queue", "block_bio_queue", "waits for a tag or in writeback throttling count as other"},
     {"fl_backmerge", "block_bio_backmerge", "waits for a tag or in writeback throttling count as other"},
     {"fl_frontmerge", "block_bio_frontmerge", "waits for a tag or in writeback throttling count as other"},
@@ -45,9 +52,6 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_reclaim_end", "mm_vmscan_direct_reclaim_end", "sleeps in direct reclaim count as other"},
     {"fl_memcg_reclaim", "mm_vmscan_memcg_reclaim_begin", "sleeps in a memory cgroup's reclaim count as other"},
     {"fl_memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", "sleeps in a memory cgroup's reclaim count as other"},
-    {"fl_dirty_folio", "writeback_dirty_folio", "who writes to which file through the page cache is not known"},
-    {"fl_direct_io", "iomap_dio_rw_begin", "who writes to which file by direct I/O is not known"},
-    {"fl_ext4_sync_enter", "ext4_sync_file_enter", "who syncs which file on ext4 is not known"},
 };
 
 // For tracepoints of modules, whose types only CAP_SYS_ADMIN may read: raw tracepoints need none.
@@ -103,7 +107,10 @@ constexpr const char *kAttachOrder[] = {
     "fl_rename",
     "fl_ext4_sync_enter",
     "fl_direct_io",
-    "fl_dirty_folio",
+    "fl_ext4_delayed_write",
+    "fl_ext4_write",
+    "fl_ext4_journalled_write",
+    "fl_xfs_write",
 };
 
 // What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.

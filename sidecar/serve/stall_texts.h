@@ -4,6 +4,7 @@
 #pragma once
 #include <string>
 
+#include "sidecar/serve/latency.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {

@@ -118,6 +118,7 @@ std::unique_ptr<View> make_stalls_view() {
                                           [](const ViewContext &context, const TableView<Row>::Visit &visit) {
                                             if (context.stalls == nullptr) return;
                                             for (const Stall &stall : context.stalls->log().stalls()) {
+                                              if (context.top != nullptr && !stall.lasts()) continue;  // metrics
                                               Row row{&stall, context.clock.now_ns(), 0, {}};
                                               if (context.instance != ViewContext::kNoInstance)
                                                 row.hits = stall.hits_of(context.instance, row.now_ns);

@@ -16,7 +16,7 @@ from processes import spawn
 from stalls import named, query, stalls_since
 
 FREEZE = "freeze"
-FREEZE_MS = 1000  # unless asked otherwise
+FREEZE_MS = 1500
 HEALTHY_SECONDS, FLOOD_SECONDS, AFTER_SECONDS = 4, 3, 2
 FLOOD_MB = 256
 ASK_EVERY_S = 0.05
@@ -45,12 +45,12 @@ class OpenSession:
 
 @contextlib.contextmanager
 def flood(device, wanted):
-    """Another process writes to the device without end, through the page cache."""
+    """Another process writes to the device without end, through the page cache, and syncs."""
     if not wanted:
         yield
         return
     target = device.mount / FLOOD_FILE
-    command = ["sh", "-c", f"while :; do dd if=/dev/zero of={target} bs=1M count={FLOOD_MB} conv=notrunc; done"]
+    command = ["sh", "-c", f"while :; do dd if=/dev/zero of={target} bs=1M count={FLOOD_MB} conv=notrunc,fsync; done"]
     flooder = spawn(command, device.registry, "flood")
     try:
         yield
