@@ -32,7 +32,7 @@ static inline fl_u32 fl_log2(fl_u64 value)
 	return result;
 }
 
-static inline fl_u32 fl_histogram_bucket(fl_u64 ns)
+static inline fl_u32 fl_histogram_bucket_of(fl_u64 ns)
 {
 	fl_u32 power;
 
@@ -43,6 +43,17 @@ static inline fl_u32 fl_histogram_bucket(fl_u64 ns)
 		return FL_HISTOGRAM_BUCKETS - 1;
 	return FL_HISTOGRAM_SUB + (power - FL_HISTOGRAM_FIRST_BITS) * FL_HISTOGRAM_SUB +
 	       (fl_u32)((ns >> (power - FL_HISTOGRAM_SUB_BITS)) & (FL_HISTOGRAM_SUB - 1));
+}
+
+static inline fl_u32 fl_histogram_bucket(fl_u64 ns)
+{
+	fl_u32 bucket = fl_histogram_bucket_of(ns);
+
+#ifdef __bpf__
+	/* One register for the caller's comparison and for its use: the verifier of 6.1 forgets that a 32-bit copy is one. */
+	__asm__ volatile("" : "+r"(bucket));
+#endif
+	return bucket;
 }
 
 /* Inclusive lower bound of a bucket in ns. The upper bound is the next bucket's lower bound. */

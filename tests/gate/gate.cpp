@@ -248,7 +248,8 @@ TEST_F(Group, FollowerOfALeaderThatWaitsForTheJournal) {
     if (device.is_xfs()) {
       EXPECT_GE(a.path(FL_PATH_PEER) + a.path(FL_PATH_JOURNAL), 0.95 * waited(a));
     } else {
-      EXPECT_GE(a.path(FL_PATH_JOURNAL), 0.85 * waited(a));
+      // what the leader computed meanwhile is the leader's: much of it where the CPU is emulated (tests/vm)
+      EXPECT_GE(a.path(FL_PATH_JOURNAL), 0.85 * (waited(a) - a.cause(FL_CAUSE_LOCK)));
     }
   }
   expect_closed(follower_accounts);

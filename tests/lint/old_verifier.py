@@ -5,6 +5,8 @@
   tests/lint/old_verifier.py BUILD/bpf/flushlight.bpf.o
 
 * stacks of a chain of calls: older kernels round each up to 32 bytes; together they may be 512, and 8 deep.
+* an index whose bound was tested on a register of which it is a 32-bit copy: the copy stays unbounded there
+  (`R0 unbounded memory access` on 6.1).
 * a loop whose body falls through to its head (clang lays them so at times): that is a `back-edge` there, unless
   the last instruction of the body is a jump.
 tests/vm loads the object on a real 6.1; this takes a moment, and says so before.
@@ -18,6 +20,9 @@ PSEUDO_CALL, TEXT_RELOCATION = 1, 10
 CALL, EXIT, JUMP = 0x85, 0x95, 0x05
 CLASS_JUMPS = (0x05, 0x06)
 ADD_CONSTANT, MOVE_REGISTER, WIDE_LOAD = 0x07, 0xBF, 0x18
+ADD_REGISTER, MOVE_REGISTER_32, SHIFT_LEFT = 0x0F, 0xBC, 0x67
+BOUNDS = (0x20, 0x30, 0xA0, 0xB0)  # unsigned: >, >=, <, <=
+STRAIGHT = 24  # instructions looked through
 
 
 class Object:
@@ -119,6 +124,36 @@ def fall_through_loops(code):
             walk.pop()
 
 
+def unbounded_copies(code):
+    """Tests of a register just after a 32-bit copy of it was made, where it is the copy that then indexes."""
+    for at in range(len(code) - 1):
+        operation, registers, _, _ = code[at]
+        tested, tested_registers, offset, _ = code[at + 1]
+        source, copy = registers >> 4, registers & 15
+        if operation != MOVE_REGISTER_32 or source == copy or tested & 7 not in CLASS_JUMPS or tested & 0xF0 not in BOUNDS:
+            continue
+        if tested_registers & 15 == source and any(indexes_with(code, start, copy) for start in (at + 2, at + 2 + offset)):
+            yield at
+
+
+def indexes_with(code, start, register):
+    """Whether the straight code from there scales the register and adds it to another, without a test of it."""
+    names, scaled = {register}, False
+    for operation, registers, _, _ in code[start:start + STRAIGHT]:
+        source, target = registers >> 4, registers & 15
+        if operation & 7 in CLASS_JUMPS and operation not in (CALL,):
+            return False
+        if operation in (MOVE_REGISTER, MOVE_REGISTER_32):
+            (names.add if source in names else names.discard)(target)
+        elif operation == SHIFT_LEFT and target in names:
+            scaled = True
+        elif operation == ADD_REGISTER and source in names and target not in names:
+            return scaled
+        elif operation & 7 in (0, 1, 4, 7) and operation != SHIFT_LEFT:
+            names.discard(target)
+    return False
+
+
 def deepest_chain(program, function, stacks, callees, above=()):
     """The chain of calls with the largest sum of rounded stacks, below a function."""
     chain = above + (function,)
@@ -146,6 +181,10 @@ def main():
             offences += 1
             print(f"{name}: instruction {start + at} falls through to the head of its loop; unroll the loop or make its body "
                   "end with a jump")
+        for at in unbounded_copies(code):
+            offences += 1
+            print(f"{name}: instruction {start + at} copies 32 bits, then the other register is tested and the copy indexes; "
+                  "make the value opaque (asm volatile) before it is tested")
     unknown = {function for called in callees.values() for function in called} - set(stacks)
     if unknown:
         sys.exit(f"calls to what is no function: {unknown}")
