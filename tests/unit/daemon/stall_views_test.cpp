@@ -19,6 +19,8 @@ class StallViews : public DaemonTest {
     disk.name = "loop0";
     disk.mount_point = "/mnt";
     daemon_->facts().set(BlockDevices{{kNumber, disk}});
+    kernel_->histogram_list = {
+        {kNumber, kernel::Operation::kFlush, kernel::Stage::kDevice, std::vector<uint64_t>(FL_HISTOGRAM_BUCKETS)}};
     activity_.device = kNumber;
     disk_stats_[kNumber] = {.completed = 1000};
     run_ms(5000, true);
