@@ -17,7 +17,7 @@ DIRTY_MAX_BYTES, DIRTY_WRITE_KB, DIRTY_WRITERS = 4 << 20, 64, 3
 DROP_QUIETLY = "7"  # page cache, dentries and inodes; no line in the kernel's log
 DROP_PAUSE_S = 0.005
 QUEUE_DEPTH = 4
-WBT_WRITERS = 12
+WBT_WRITERS = 48
 
 
 @contextlib.contextmanager
