@@ -180,7 +180,7 @@ TEST_F(Drive, AJournalCommitIsOneFlush) {
   std::printf("@measured {\"what\": \"flushes of a journal commit\", \"flushes\": %.0f, \"wall_ms\": %.3f}\n",
               median(flushes), median(walls));
   EXPECT_EQ(median(flushes), 1);
-  EXPECT_LT(median(walls), 75);
+  EXPECT_LT(median(walls), 95);  // two flushes would be 100; an emulated CPU adds up to 25
 }
 
 // The commit block's own write is a FUA write: `write`, as the data's.

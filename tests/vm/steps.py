@@ -35,7 +35,7 @@ def gtest(lines):
 def summary_of(lines):
     text = "\n".join(lines)
     ran = re.search(r"^\[==========\] (\d+) tests? from .* ran", text, re.M)
-    skipped = len(set(re.findall(r"^\[  SKIPPED \] (\S+)", text, re.M)))
+    skipped = len(set(re.findall(r"^\[  SKIPPED \] (\w+\.\w+)", text, re.M)))
     return f"{ran[1]} tests ran" + (f", {skipped} skipped" if skipped else "") if ran else ""
 
 
