@@ -92,7 +92,7 @@ class Machine:
 
     def _qemu(self, kernel, initramfs, parameters, shared, disk):
         root = self.kernels / "qemu"
-        cpu = "host" if self.accel == "kvm" else "max"
+        cpu = "host" if self.accel == "kvm" else "max,+invtsc"
         command = [root / "usr/bin/qemu-system-x86_64", "-L", root / "usr/share/qemu", "-L", root / "usr/share/seabios",
                    "-nodefaults", "-display", "none", "-no-reboot", "-m", MEMORY_MB, "-smp", 2,
                    "-accel", "kvm" if self.accel == "kvm" else "tcg,thread=multi,tb-size=512", "-cpu", cpu,

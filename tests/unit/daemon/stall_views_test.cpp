@@ -20,7 +20,7 @@ class StallViews : public DaemonTest {
     disk.mount_point = "/mnt";
     daemon_->facts().set(BlockDevices{{kNumber, disk}});
     kernel_->histogram_list = {
-        {kNumber, kernel::Operation::kFlush, kernel::Stage::kDevice, std::vector<uint64_t>(FL_HISTOGRAM_BUCKETS)}};
+        {kNumber, kernel::Operation::kFlush, kernel::Stage::kDevice, std::vector<uint64_t>(FL_HISTOGRAM_BUCKETS, 1)}};
     activity_.device = kNumber;
     disk_stats_[kNumber] = {.completed = 1000};
     run_ms(5000, true);
