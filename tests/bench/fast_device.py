@@ -6,7 +6,7 @@ Cost is a share of something: over a slow device it would vanish.
 import os
 from pathlib import Path
 
-from device import MKFS, SlowDevice
+from device import LAYOUTS, SlowDevice
 from processes import run
 
 
@@ -23,7 +23,7 @@ class FastDevice(SlowDevice):
             os.posix_fallocate(file.fileno(), 0, self.size_mb << 20)
         self.loop = run("losetup", "--find", "--show", "--sector-size", "4096", backing).stdout.strip().removeprefix("/dev/")
         (Path("/sys/block") / self.loop / "queue/wbt_lat_usec").write_text("0")
-        run(*MKFS[self.fs], f"/dev/{self.loop}")
+        run(*LAYOUTS[self.fs].mkfs, f"/dev/{self.loop}")
         run("mount", "-t", self.fs, f"/dev/{self.loop}", self.mount)
         return self
 
