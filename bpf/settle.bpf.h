@@ -80,8 +80,7 @@ static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, _
 		vector[FL_CAUSE_COUNT + (x->rest_path & 3)] += x->rest_total_ns;
 		known = x->rest_total_ns;
 	}
-	if (x->rest_form == FL_REST_VECTOR ||
-	    (x->own_ns[0] | x->own_ns[1] | x->own_ns[2] | x->own_ns[3]))
+	if (x->rest_form == FL_REST_VECTOR || (x->own_ns[0] | x->own_ns[1] | x->own_ns[2] | x->own_ns[3]))
 		known += settle_parts(slot, x);
 	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */
 	if (known < blocked) {
