@@ -110,12 +110,13 @@ void Detector::close_episode(uint64_t end_ns, Device *device, Changes *changes) 
 
 void Detector::look_for_freeze(const Look &look, const DeviceActivity &now, Device *device, Changes *changes) {
   if (outstanding(now) == 0) return;
-  const uint64_t still_since_ns = std::max(device->idle_ns, oldest_ns(now));
+  // A long one may have completed after what completed was read.
+  const uint64_t still_since_ns = std::max({device->idle_ns, device->long_completion_ns, oldest_ns(now)});
   const uint64_t still_ns = since(look.now_ns, still_since_ns);
   suspicious_ |= still_ns >= kSuspiciousNs;
   if (still_ns < freeze_after_ns(*device)) return;
-  open_episode(now.at_device > 0 ? Kind::kFreeze : Kind::kQueue, std::max(device->idle_from_ns, oldest_ns(now)), device,
-               changes);
+  open_episode(now.at_device > 0 ? Kind::kFreeze : Kind::kQueue,
+               std::max({device->idle_from_ns, device->long_completion_ns, oldest_ns(now)}), device, changes);
   const uint64_t known = outstanding(now) - now.flushing;
   const bool more_than_known = now.kernel_inflight && device->kernel_counts && *now.kernel_inflight > known;
   if (device->ever_idle || (oldest_ns(now) != 0 && !more_than_known)) return;
@@ -219,6 +220,8 @@ void Detector::look_at(const Look &look, const DeviceActivity &shown, Device *de
     device->idle_ns = now_ns;
     device->ever_idle = true;
   }
+  for (const auto &[number, complete_ns] : look.long_completions)
+    if (number == now.device) device->long_completion_ns = std::max(device->long_completion_ns, complete_ns);
   device->window.push_back(interval);
   while (device->window.front().to_ns + kWindowNs < now_ns) {
     if (!device->open) device->history.add(device->window.front().completed);

@@ -90,6 +90,7 @@ class Detector {
     uint64_t looked_ns = 0;
     uint64_t idle_ns = 0;                  // last look that saw a completion, or nothing outstanding
     uint64_t idle_from_ns = 0;             // the look before that one: the completion came after it
+    uint64_t long_completion_ns = 0;       // last one that is known exactly
     bool ever_idle = false;                // idle_ns is such a look, not just the first one
     std::optional<uint64_t> kernel_bytes;  // when it was read last
     bool kernel_counts = false;            // the kernel's own counters move when requests complete

@@ -93,6 +93,7 @@ void Monitor::look(const BlockDevices &devices) {
 void Monitor::take_slow_requests(Detector::Look *look) {
   for (kernel::SlowRequest &request : source_->take_slow_requests(&lost_requests_)) {
     look->long_completions.emplace_back(request.device, request.complete_ns);
+    if (request.complete_ns - request.start_ns < kSlowRequestNs) continue;
     KnownRequest known;
     known.process = sanitize_utf8(request.process, kNameBytes);
     if (known.process.empty() && request.tid != 0) known.process = read_thread_facts(request.tid).name;

@@ -27,6 +27,7 @@ class Monitor final : public EventSink {
   static constexpr uint64_t kSuspiciousIntervalNs = 20'000'000;
   static constexpr uint64_t kTasksIntervalNs = 500'000'000;
   static constexpr size_t kRequestsMax = 5000;
+  static constexpr uint64_t kSlowRequestNs = 100'000'000;  // shorter ones are not kept
 
   using ReadDiskStats = std::function<AllDiskStats()>;
   // kernel: nullptr without tracing.
