@@ -15,7 +15,7 @@ using kernel::octave_low_ns;
 
 constexpr uint64_t kSuspiciousNs = 50'000'000;
 
-constexpr std::string_view kKindNames[] = {"freeze", "queue", "slow read", "slow write", "slow flush"};
+constexpr std::string_view kKindNames[] = {"freeze", "queue", "slow read", "slow write", "slow flush", "journal"};
 
 constexpr Kind slow_kind(size_t operation) {
   return static_cast<Kind>(static_cast<size_t>(Kind::kSlowRead) + operation);
@@ -89,7 +89,7 @@ Detector::Interval Detector::interval_of(const Device &device, const DeviceActiv
 
 void Detector::open_episode(Kind kind, uint64_t begin_ns, Device *device, Changes *changes) {
   Episode episode;
-  episode.id = ++last_id_;
+  episode.id = new_id();
   episode.device = device->last.device;
   episode.kind = kind;
   episode.begin_ns = begin_ns;
@@ -272,6 +272,12 @@ std::vector<Episode> Detector::forget(uint64_t now_ns) {
     if (device.open) close_episode(now_ns, &device, &changes);
   devices_.clear();
   return std::move(changes.closed);
+}
+
+Detector::Service Detector::service(uint32_t device, uint64_t now_ns) const {
+  const auto found = devices_.find(device);
+  if (found == devices_.end()) return {};
+  return {!found->second.open && since(now_ns, found->second.idle_ns) <= kServesNs, found->second.recovered_ns};
 }
 
 std::vector<Episode> Detector::open() const {

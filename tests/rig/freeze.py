@@ -100,7 +100,7 @@ def with_truth(requests, traced):
 
 
 def measure_freeze(server, ms, sessions, flooded=False, load_extra=()):
-    from measure import Load, lost_now  # it imports faults, which need not know of freezes
+    from measure import Load, from_views, lost_now  # it imports faults, which need not know of freezes
     seconds = HEALTHY_SECONDS + (FLOOD_SECONDS if flooded else 0) + ms / 1000 + AFTER_SECONDS
     session = OpenSession(server)
     load = Load(server, sessions, seconds, load_extra)
@@ -136,6 +136,7 @@ def measure_freeze(server, ms, sessions, flooded=False, load_extra=()):
     session.close()
     lost = {name: value - lost_before.get(name, 0) for name, value in lost_now(server).items()}
     return {
+        **from_views(server, started, summary["commits"]),
         "engine": server.name, "fs": server.device.fs, "fault": FREEZE, "ms": ms, "sessions": sessions, "flooded": flooded,
         "held_ms": length_ms, "commits_waited": waited, "client_commits": summary["commits"], "stalls": stalls,
         "seen_after_ms": next((at * 1000 for at, rows, _, _ in seen if rows), None),
