@@ -260,7 +260,7 @@ struct fl_journal {
 	fl_u32 number; /* of the file system's device, as fl_device; 0: free */
 	fl_u32 index;  /* its own, plus one */
 	fl_u32 phase;
-	fl_u32 reserved;
+	fl_u32 disk;     /* that the file system lies on, as fl_device.number */
 	fl_u64 began_ns; /* the commit under way; 0: none */
 	fl_u64 phase_since_ns;
 	fl_u64 phase_ns[FL_JOURNAL_PHASES];

@@ -63,12 +63,14 @@ Daemon::~Daemon() {
   intake_.drain();
   if (kernel_ != nullptr) recorder_->histograms(kernel_->histograms());
   intake_.set_recorder(nullptr);
+  stalls_.set_recorder(nullptr);
   if (auto finished = recorder_->finish(); !finished) spdlog::error("{}", finished.error().text);
 }
 
 void Daemon::record(const std::string &path) {
   recorder_ = std::make_unique<Recorder>(clock_, path);
   intake_.set_recorder(recorder_.get());
+  stalls_.set_recorder(recorder_.get());
 }
 
 Result<> Daemon::start() {
