@@ -11,6 +11,7 @@ namespace {
 // All of one name: a script that starts one copy after the other floods as well as a single one.
 struct Process {
   uint64_t bytes = 0, syncs = 0;
+  uint64_t last_ns = 0;
   bool is_database = false;
   const kernel::Writer *by_bytes = nullptr, *by_syncs = nullptr;  // its file with most of them
 };
@@ -46,6 +47,7 @@ Recent recent(const std::vector<kernel::Writer> &writers, uint32_t device, const
     process.is_database |= databases.contains(writer.tgid);
     process.bytes += writer.recent_bytes;
     process.syncs += writer.recent_syncs;
+    process.last_ns = std::max(process.last_ns, writer.last_ns);
     all.bytes += writer.recent_bytes;
     all.syncs += writer.recent_syncs;
     if (process.by_bytes == nullptr || writer.recent_bytes > process.by_bytes->recent_bytes) process.by_bytes = &writer;
@@ -76,10 +78,11 @@ Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &
 }
 
 std::optional<Culprit> find_crowd(const std::vector<kernel::Writer> &writers, uint32_t device,
-                                  const std::set<uint32_t> &databases) {
+                                  const std::set<uint32_t> &databases, uint64_t now_ns) {
   const Recent all = recent(writers, device, databases);
   for (const auto &[name, process] : all.processes) {
     if (process.is_database || process.syncs < kCrowdSyncs || process.syncs == all.syncs) continue;
+    if (process.last_ns + kCrowdFreshNs < now_ns) continue;
     const double of_bytes = ratio(process.bytes, all.bytes), of_syncs = ratio(process.syncs, all.syncs);
     if (std::max(of_bytes, of_syncs) < kFloodShare) continue;
     Culprit culprit =

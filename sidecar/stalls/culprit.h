@@ -38,7 +38,8 @@ Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &
 // Who keeps a file system's journal busy: a process that is no database, syncs, and does half or more of all that is
 // written or synced on the device, while others sync too. Nothing: nobody does.
 inline constexpr uint64_t kCrowdSyncs = 3;
+inline constexpr uint64_t kCrowdFreshNs = 2'000'000'000;  // quiet for longer: it has ended
 std::optional<Culprit> find_crowd(const std::vector<kernel::Writer> &writers, uint32_t device,
-                                  const std::set<uint32_t> &databases);
+                                  const std::set<uint32_t> &databases, uint64_t now_ns);
 
 }  // namespace flushlight::stalls

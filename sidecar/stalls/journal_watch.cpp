@@ -131,7 +131,8 @@ void JournalWatch::look_at(const Look &look, const JournalActivity &now, std::ve
     if (learns) journal.history.add(journal.window.front().all);
     journal.window.pop_front();
   }
-  if (!journal.open && found && (standing || look.crowded(now.device))) {
+  const bool blamed = found && (standing || look.crowded(now.device));
+  if (!journal.open && blamed) {
     Episode episode;
     episode.id = look.new_id();
     episode.device = now.device;
@@ -145,12 +146,12 @@ void JournalWatch::look_at(const Look &look, const JournalActivity &now, std::ve
   }
   if (!journal.open) return;
   Episode &open = *journal.open;
-  if (found) {
+  if (blamed) {
     journal.slow_seen_ns = found->last_ns;
     open.oldest_request_ns = std::max(open.oldest_request_ns, found->longest_ns);
   }
   open.inflight = std::max(open.inflight, now.outstanding);
-  if (!found) {
+  if (!found || since(now_ns, journal.slow_seen_ns) >= kGoneNs) {
     close(journal.slow_seen_ns, &journal, changes);
   } else if (since(now_ns, open.begin_ns) >= Detector::kUsualAfterNs) {
     open.became_usual = true;

@@ -33,6 +33,7 @@ class JournalWatch {
   static constexpr uint64_t kMs = 1'000'000;
   static constexpr uint64_t kFloorNs = 100 * kMs;
   static constexpr uint64_t kUnknownNs = 250 * kMs;  // without a history
+  static constexpr uint64_t kGoneNs = 2000 * kMs;    // the crowd for so long, and it is over
   static constexpr uint64_t kHeldNs = 500 * kMs;
   static constexpr uint64_t kFactor = 8;
   static constexpr double kShare = 0.1;
@@ -71,7 +72,7 @@ class JournalWatch {
     uint64_t looked_ns = 0;
     std::deque<Interval> window;
     uint64_t slow_since_ns = 0;  // slow in each look since; 0: it is not
-    uint64_t slow_seen_ns = 0;   // of the open episode: last look that was slow
+    uint64_t slow_seen_ns = 0;   // of the open episode: last look that was slow, with somebody to blame
     std::optional<Episode> open;
   };
   struct Slow {

@@ -151,7 +151,8 @@ const Culprit *Monitor::crowd(uint32_t device, uint64_t now_ns) {
   if (now_ns >= next_ns) {
     next_ns = now_ns + kCrowdIntervalNs;
     const auto [writers, databases] = who_writes();
-    if (auto culprit = find_crowd(writers, device, databases)) crowds_.push_back({now_ns, device, std::move(*culprit)});
+    if (auto culprit = find_crowd(writers, device, databases, now_ns))
+      crowds_.push_back({now_ns, device, std::move(*culprit)});
     if (crowds_.size() > kCrowdsMax) crowds_.pop_front();
   }
   for (auto known = crowds_.rbegin(); known != crowds_.rend() && known->at_ns + kCrowdIntervalNs > now_ns; ++known)

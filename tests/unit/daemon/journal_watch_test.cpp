@@ -73,6 +73,18 @@ TEST_F(Journals, SlowCommitsInACrowdAreOneStallOfThatLength) {
   EXPECT_EQ(opened_.size(), 1u);
 }
 
+// What goes on without the crowd has another reason.
+TEST_F(Journals, EndsWithTheCrowd) {
+  healthy();
+  crowded_ = true;
+  run_ms(4000, 1, 120 * kMs);
+  crowded_ = false;
+  run_ms(6000, 1, 120 * kMs);
+  ASSERT_EQ(closed_.size(), 1u);
+  EXPECT_NEAR(ms(closed_[0].end_ns - closed_[0].begin_ns), 4000, 200);
+  EXPECT_EQ(opened_.size(), 1u);
+}
+
 TEST_F(Journals, WaitsOfADatabaseCountAlthoughEachCommitIsShort) {
   healthy();
   crowded_ = true;
@@ -179,17 +191,18 @@ TEST(Crowd, IsAProcessThatSyncsAndWritesMostWhileOthersSync) {
   using stalls::find_crowd;
   const std::vector<kernel::Writer> both = {writer(1, "postgres", 1, 1 << 20, 60),
                                             writer(9, "backup", 2, 180 << 20, 22), writer(9, "backup", 3, 1, 1)};
-  const auto culprit = find_crowd(both, kDisk, {1});
+  const auto culprit = find_crowd(both, kDisk, {1}, 5);
   ASSERT_TRUE(culprit);
   EXPECT_EQ(culprit->process, "backup");
   EXPECT_EQ(culprit->file.inode, 2u);
   EXPECT_EQ(culprit->syncs, 23u);
-  EXPECT_FALSE(find_crowd(both, 8 << 20, {1})) << "of another device";
-  EXPECT_FALSE(find_crowd(both, kDisk, {1, 9})) << "a database";
-  EXPECT_FALSE(find_crowd({both[1]}, kDisk, {})) << "nobody else syncs";
-  EXPECT_FALSE(find_crowd({both[0], writer(9, "backup", 2, 180 << 20, 2)}, kDisk, {1})) << "it does not sync";
-  EXPECT_FALSE(find_crowd({both[0], writer(9, "logger", 2, 4096, 5)}, kDisk, {1})) << "little of all";
-  EXPECT_TRUE(find_crowd({both[0], writer(9, "logger", 2, 4096, 200)}, kDisk, {1})) << "many small syncs";
+  EXPECT_FALSE(find_crowd(both, 8 << 20, {1}, 5)) << "of another device";
+  EXPECT_FALSE(find_crowd(both, kDisk, {1, 9}, 5)) << "a database";
+  EXPECT_FALSE(find_crowd(both, kDisk, {1}, 3'000'000'000)) << "it has ended";
+  EXPECT_FALSE(find_crowd({both[1]}, kDisk, {}, 5)) << "nobody else syncs";
+  EXPECT_FALSE(find_crowd({both[0], writer(9, "backup", 2, 180 << 20, 2)}, kDisk, {1}, 5)) << "it does not sync";
+  EXPECT_FALSE(find_crowd({both[0], writer(9, "logger", 2, 4096, 5)}, kDisk, {1}, 5)) << "little of all";
+  EXPECT_TRUE(find_crowd({both[0], writer(9, "logger", 2, 4096, 200)}, kDisk, {1}, 5)) << "many small syncs";
 }
 
 }  // namespace

@@ -217,6 +217,7 @@ TEST_F(StallViews, NeighbourInTheJournal) {
       journal.buckets[fl_histogram_bucket(commit_ns)]++;
       journal.sum_ns += commit_ns;
       kernel_->journal_list = {journal};
+      for (kernel::Writer &writer : kernel_->stall_source.writer_list) writer.last_ns = clock_.now_ns();
       run_ms(100, true);
     }
   };
