@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // What is read from procfs, sysfs and cgroupfs, from trees that the tests write.
 #include <filesystem>
-#include <fstream>
 
+#include "file_tree.h"
 #include "fixture.h"
 #include "sidecar/host/interrupts.h"
 #include "sidecar/host/journals.h"
@@ -12,23 +12,7 @@
 namespace flushlight::test {
 namespace {
 
-class Tree : public ::testing::Test {
- protected:
-  void SetUp() override {
-    char folder[] = "/tmp/flushlight-tree-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    root_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void put(const std::string &path, const std::string &text) {
-    const auto file = std::filesystem::path(root_) / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
-  }
-  std::string root_;
-};
-
-using PressureFiles = Tree;
+using PressureFiles = FileTree;
 
 TEST_F(PressureFiles, Host) {
   put("proc/pressure/io",
@@ -129,7 +113,7 @@ TEST(PressureHere, TheKernelsOwnFiles) {
   EXPECT_GE(*rows[0].runnable_tasks, 1) << "this one runs";
 }
 
-using DeviceFiles = Tree;
+using DeviceFiles = FileTree;
 
 TEST_F(DeviceFiles, RatesOfTheLastTenSeconds) {
   put("sys/block/vda/dev", "254:0");
@@ -222,7 +206,7 @@ TEST_F(DeviceFiles, InterruptPlacement) {
   EXPECT_FALSE(interrupts.shares(root_ + "/sys/devices/virtual/block/loop0").top);
 }
 
-using JournalFiles = Tree;
+using JournalFiles = FileTree;
 
 TEST_F(JournalFiles, Ext4) {
   put("proc/self/mountinfo",
