@@ -1,19 +1,16 @@
-/* SPDX-License-Identifier: GPL-2.0-only */
+/* SPDX-License-Identifier: GPL-2.0-or-later */
 /*
  * Programs that do nothing, at the events that our own programs are at most often. What they cost is what the kernel takes
  * for calling (and, with run statistics, for timing) a program at all: no tool at these events costs less.
  */
-#include <linux/bpf.h>
 #include <bpf/bpf_helpers.h>
+#include <linux/bpf.h>
 
 char LICENSE[] SEC("license") = "GPL";
 
-#define EMPTY(event)                         \
-	SEC("tp_btf/" #event)                \
-	int empty_##event(void *arguments)   \
-	{                                    \
-		return 0;                    \
-	}
+#define EMPTY(event)    \
+  SEC("tp_btf/" #event) \
+  int empty_##event(void *arguments) { return 0; }
 
 EMPTY(sched_switch)
 EMPTY(sched_waking)
