@@ -61,7 +61,7 @@ void JournalWatch::add_commits(const JournalActivity &now, Journal *journal, Int
 std::optional<JournalWatch::Slow> JournalWatch::slow(const Journal &journal) {
   for (size_t source = 0; source < kSources; source++) {
     Slow slow;
-    slow.usual_ns = journal.history.usual_ns(source);
+    slow.usual_ns = journal.history.usual_ns(source, kTail);
     const uint64_t limit_ns = slow.usual_ns ? std::max(kFloorNs, kFactor * *slow.usual_ns) : kUnknownNs;
     uint64_t all = 0, count = 0;
     for (const Interval &interval : journal.window) {
@@ -85,7 +85,7 @@ std::optional<JournalWatch::Slow> JournalWatch::held(const Look &look, const Jou
                                                      const Journal &journal) {
   if (now.in_progress_ns == 0 || now.writes) return std::nullopt;
   Slow held{now.in_progress_ns, look.now_ns, since(look.now_ns, now.in_progress_ns),
-            journal.history.usual_ns(kCommits)};
+            journal.history.usual_ns(kCommits, kTail)};
   if (held.longest_ns < std::max(kHeldNs, kFactor * held.usual_ns.value_or(0))) return std::nullopt;
   return held;
 }

@@ -37,6 +37,7 @@ class JournalWatch {
   static constexpr uint64_t kHeldNs = 500 * kMs;
   static constexpr uint64_t kFactor = 8;
   static constexpr double kShare = 0.1;
+  static constexpr double kTail = 0.05;  // few commits of a database are seen, and one slow one must not be the rule
   static constexpr size_t kMin = 3;
   static constexpr uint64_t kWindowNs = Detector::kWindowNs;
   static constexpr uint64_t kLearnAfterNs = 60'000 * kMs;  // slow for so long, and nobody to blame: that is usual then
