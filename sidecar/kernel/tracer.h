@@ -9,6 +9,7 @@
 
 #include "abi/attach.h"
 #include "sidecar/base/result.h"
+#include "sidecar/kernel/rings.h"
 
 namespace flushlight::kernel {
 
@@ -134,6 +135,7 @@ class Tracer {
   [[nodiscard]] std::vector<JournalCommits> journals() const;
   [[nodiscard]] std::vector<ThreadState> threads() const;
   [[nodiscard]] StallSource &stalls();
+  [[nodiscard]] std::vector<Ring> rings();
 
   struct Impl;
 
