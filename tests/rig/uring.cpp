@@ -6,14 +6,16 @@
 //   failed    submissions that the kernel refuses, among others
 //   punts     requests that the kernel must give to a worker: fsync, and what asks for one
 //   latency   timeouts of a known length
-//   starved   SQPOLL: a neighbour at SCHED_FIFO spins on the thread's CPU, again and again
+//   starved   SQPOLL: a neighbour at SCHED_FIFO spins on the thread's CPU, again and again; --count 0: until a line comes
 //
 // Every number is counted here: from completions, or from this program's own clock, never from what the kernel says of rings.
 #include <liburing.h>
+#include <poll.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -192,13 +194,18 @@ class Hog {
   std::thread thread_;
 };
 
+bool told_to_end() {
+  pollfd input{STDIN_FILENO, POLLIN, 0};
+  return poll(&input, 1, 0) != 0;
+}
+
 // The thread sleeps between the rounds, so that it wants the CPU only while the hog has it.
 json starved(const Options &options, Ring *ring) {
   constexpr auto kPause = std::chrono::milliseconds(20);
   bind_to(options.cpu == 0 ? 1 : 0);
   Hog hog(options.cpu, options.ms);
-  double waited_ms = 0;
-  for (unsigned i = 0; i < options.count; i++) {
+  double waited_ms = 0, longest_ms = 0;
+  for (unsigned i = 0; options.count == 0 ? !told_to_end() : i < options.count; i++) {
     std::this_thread::sleep_for(kPause);
     hog.go();
     while (!hog.spins()) std::this_thread::yield();
@@ -206,9 +213,11 @@ json starved(const Options &options, Ring *ring) {
     const double begin = now_ms();
     ring->submit(1);
     ring->take();
-    waited_ms += now_ms() - begin;
+    const double took_ms = now_ms() - begin;
+    waited_ms += took_ms;
+    longest_ms = std::max(longest_ms, took_ms);
   }
-  return {{"sqpoll_starved_ms", waited_ms}};
+  return {{"sqpoll_starved_ms", waited_ms}, {"longest_ms", longest_ms}};
 }
 
 struct Mode {

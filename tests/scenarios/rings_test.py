@@ -15,29 +15,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "rig"))
 from engines import USER  # noqa: E402
 from measure import lower_keys  # noqa: E402
 from session import running  # noqa: E402
+from uring import Program  # noqa: E402
 
 OPTIONS = None
 HIDDEN = "<insufficient privilege>"
 TABLE_MB = 64
-
-
-class Program:
-    """rig-uring, after its work, with its ring still open."""
-
-    def __init__(self, tools, mode, *arguments):
-        self.process = subprocess.Popen([str(tools / "rig-uring"), mode, *map(str, arguments)], stdin=subprocess.PIPE,
-                                        stdout=subprocess.PIPE, text=True)
-        line = self.process.stdout.readline()
-        assert line, f"rig-uring {mode} failed"
-        self.did = json.loads(line)
-
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.process.stdin.close()
-        self.process.wait(20)
-        self.process.stdout.close()
 
 
 class Rings(unittest.TestCase):
@@ -53,11 +35,10 @@ class Rings(unittest.TestCase):
     def program(self, mode, *arguments):
         """(what it did, its row)"""
         with Program(self.server.device.tools, mode, *arguments) as program:
-            rows = self.rings(f"process_id = {program.process.pid}")
-            self.assertEqual(len(rows), 1, rows)
+            row = program.row(self.server)
             if OPTIONS.json:
-                print(json.dumps({"mode": mode, "did": program.did, "row": rows[0]}, default=str), flush=True)
-            return program.did, rows[0]
+                print(json.dumps({"mode": mode, "did": program.did, "row": row}, default=str), flush=True)
+            return program.did, row
 
     def check(self, did, row, *names):
         for name in ("submissions", "completions", *names):
