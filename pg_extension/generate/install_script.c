@@ -38,7 +38,7 @@ static const Column columns[] = {
 };
 
 /* What the daemon cannot know of `replication`, from pg_stat_replication: with the rights of whoever asks. */
-#define SENT_UP_TO                                                                                           \
+#define SENT_UP_TO \
 	"CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END"
 #define LAG_MS(column) "extract(epoch FROM s." column ")::float8 * 1000"
 #define BEHIND(column) "pg_wal_lsn_diff(" SENT_UP_TO ", s." column ")::bigint"
@@ -61,8 +61,8 @@ static const struct
 	{"unapplied_bytes", BEHIND("replay_lsn")},
 };
 /* No commit waits for an asynchronous standby. */
-static const char *const of_synchronous[] = {"commits_waited",		"commit_wait_ms",  "mean_commit_wait_ms",
-											 "max_commit_wait_ms",	"commits_waiting", "oldest_wait_ms",
+static const char *const of_synchronous[] = {"commits_waited",     "commit_wait_ms",  "mean_commit_wait_ms",
+											 "max_commit_wait_ms", "commits_waiting", "oldest_wait_ms",
 											 "stats_since"};
 
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
@@ -94,7 +94,8 @@ print_standby_column(const char *name)
 	for (i = 0; i < COUNT(of_synchronous); i++)
 		if (strcmp(of_synchronous[i], name) == 0)
 		{
-			printf("CASE WHEN s.sync_state IN ('async', 'potential') THEN NULL ELSE d.%s END AS %s", name, name);
+			printf("CASE WHEN s.sync_state IN ('async', 'potential') THEN NULL ELSE d.%s END AS %s", name,
+				   name);
 			return;
 		}
 	printf("d.%s", name);

@@ -45,7 +45,8 @@ Columns replication_columns() {
 
 // Its state word says so, and it has no request of its own.
 bool waits_for_replica(const kernel::ThreadState &thread) {
-  return thread.blocked_since_ns != 0 && (thread.state_cause & ~FL_STATE_ONLY_REST) == FL_CAUSE_REPLICATION &&
+  return thread.blocked_since_ns != 0 &&
+         (thread.state_cause == FL_CAUSE_REPLICATION || thread.rest_cause == FL_CAUSE_REPLICATION) &&
          thread.own_flushes + thread.own_writes + thread.own_reads + thread.own_queued == 0;
 }
 

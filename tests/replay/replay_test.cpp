@@ -150,7 +150,8 @@ class Replay : public DaemonTest, public ::testing::WithParamInterface<std::stri
   std::map<uint32_t, RawClient> clients_;
 };
 
-constexpr std::string_view kViews[] = {"statements", "statements_info", "slow_commits", "latency", "devices"};
+constexpr std::string_view kViews[] = {"statements", "statements_info", "slow_commits",
+                                       "latency",    "devices",         "replication"};
 
 TEST_P(Replay, RowsAreTheGoldenOnes) {
   play(REPLAY_FOLDER "/records/" + GetParam() + ".gz");
