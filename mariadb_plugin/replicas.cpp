@@ -3,9 +3,9 @@
 // clang-format off: the order of the server's headers matters
 #include "server.h"
 // clang-format on
-#include "replicas.h"
-
 #include <cstdio>
+
+#include "replicas.h"
 
 extern my_bool rpl_semi_sync_master_enabled;
 

@@ -130,9 +130,8 @@ flc_cell number_cell(uint64_t value) {
 }
 
 // No commit waits for an asynchronous replica.
-constexpr const char *kOfSemiSync[] = {"commits_waited",     "commit_wait_ms",  "mean_commit_wait_ms",
-                                       "max_commit_wait_ms", "commits_waiting", "oldest_wait_ms",
-                                       "stats_since"};
+constexpr const char *kOfSemiSync[] = {"commits_waited",  "commit_wait_ms", "mean_commit_wait_ms", "max_commit_wait_ms",
+                                       "commits_waiting", "oldest_wait_ms", "stats_since"};
 
 // What only the server knows of a replica, in place of what the daemon sent.
 void put_replica(const View &view, const Replica &replica, flc_cell *cells) {

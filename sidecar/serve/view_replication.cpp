@@ -18,9 +18,9 @@ struct Row {
 using Columns = std::vector<Column<Row>>;
 
 // By the engine's half (pg_extension/generate, mariadb_plugin/replicas.cpp).
-constexpr std::string_view kOfTheEngine[] = {"name",           "client_addr",      "session_id",      "state",
-                                             "sync_mode",      "remote_write_ms",  "remote_flush_ms", "remote_apply_ms",
-                                             "unsent_bytes",   "unflushed_bytes",  "unapplied_bytes"};
+constexpr std::string_view kOfTheEngine[] = {"name",         "client_addr",     "session_id",      "state",
+                                             "sync_mode",    "remote_write_ms", "remote_flush_ms", "remote_apply_ms",
+                                             "unsent_bytes", "unflushed_bytes", "unapplied_bytes"};
 
 Columns replication_columns() {
   Columns columns = {
@@ -39,7 +39,8 @@ Columns replication_columns() {
        [](const Row &r, auto &) { return r.observed && r.waiting ? ms_cell(r.oldest_ns) : null_cell(); }},
       {"stats_since", [](const Row &r, auto &c) { return c.time(c.statistics.reset_at_ns(r.instance->id)); }},
   };
-  for (const std::string_view name : kOfTheEngine) columns.push_back({name, [](const Row &, auto &) { return null_cell(); }});
+  for (const std::string_view name : kOfTheEngine)
+    columns.push_back({name, [](const Row &, auto &) { return null_cell(); }});
   return columns;
 }
 

@@ -45,7 +45,7 @@ class Statistics final : public EventSink {
   StatementTable statements_;
   Recent recent_;
   SlowCommits slow_commits_;
-  std::map<uint32_t, LogHistogram> commit_times_;  // by instance
+  std::map<uint32_t, LogHistogram> commit_times_;           // by instance
   std::map<uint32_t, ReplicationWaits> replication_waits_;  // by instance
   uint64_t started_ns_;
   std::map<uint32_t, uint64_t> reset_at_ns_;
