@@ -176,8 +176,7 @@ int BPF_PROG(fl_ring_overflow, void *ring)
 
 static __always_inline struct fl_uring_request *uring_request(__u64 address)
 {
-	/* allocated from a slab, 64 bytes apart at least; the golden ratio spreads them */
-	__u32 at = (__u32)(address >> 6) * 2654435769u >> (32 - FL_URING_REQUEST_BITS);
+	__u32 at = address_hash(address) >> (32 - FL_URING_REQUEST_BITS);
 
 	return bpf_map_lookup_elem(&uring_requests, &at);
 }
@@ -206,6 +205,18 @@ int BPF_PROG(fl_ring_submit_sqe, void *request)
 	return uring_submit((__u64)request);
 }
 
+/* Another process than before: rare. */
+static __noinline int uring_user(struct fl_uring *u, __u32 tgid)
+{
+	struct task_struct *current = bpf_get_current_task_btf();
+
+	if (!u)
+		return 0;
+	u->user_tgid = tgid;
+	bpf_probe_read_kernel(u->user_comm, sizeof(u->user_comm), current->group_leader->comm);
+	return 0;
+}
+
 SEC("tp_btf/io_uring_complete")
 int BPF_PROG(fl_ring_complete, void *ring, void *request)
 {
@@ -219,7 +230,7 @@ int BPF_PROG(fl_ring_complete, void *ring, void *request)
 	/* its own worker's or polling thread's too: they are threads of the process */
 	tgid = bpf_get_current_pid_tgid() >> 32;
 	if (u->user_tgid != tgid)
-		u->user_tgid = tgid;
+		uring_user(u, tgid);
 	place = request ? uring_request((__u64)request) : 0;
 	if (!place || place->address != (__u64)request)
 		return 0;
@@ -303,7 +314,6 @@ static __noinline int ring_found(struct task_struct *leader, struct file *file, 
 {
 	struct io_ring_ctx *ring = BPF_CORE_READ((struct file___ring *)file, private_data);
 	struct fl_uring *u;
-	__u32 tgid;
 
 	if (!ring)
 		return 0;
@@ -314,9 +324,6 @@ static __noinline int ring_found(struct task_struct *leader, struct file *file, 
 		count(FL_COUNTER_RING_FULL);
 		return 0;
 	}
-	tgid = BPF_CORE_READ(leader, tgid);
-	if (u->user_tgid == tgid)
-		bpf_probe_read_kernel(u->user_comm, sizeof(u->user_comm), leader->comm);
 	if (!u->created && (!u->owner_start_ns || BPF_CORE_READ(leader, start_boottime) < u->owner_start_ns))
 		uring_owner(u, leader, descriptor);
 	if (u->sweep == fl_ring_sweep)

@@ -23,7 +23,7 @@ Families::Families(const SlotLeases &leases, const std::vector<kernel::ThreadSta
 }
 
 void Families::add(uint32_t process, const Instance *instance) {
-  if (!by_process_.try_emplace(process, instance).second) return;
+  if (!by_process_.try_emplace(process, instance).second || !instance->is(FL_ENGINE_POSTGRESQL)) return;
   if (const uint32_t parent = read_thread_facts(process).parent; parent > 1) by_parent_.try_emplace(parent, instance);
 }
 
