@@ -95,6 +95,7 @@ class Rings(unittest.TestCase):
                 rows = self.rings(f"process_id = {process.pid}")
                 seen.append(rows[0] if rows else None)
             process.stdin.close()
+            process.wait(20)
         during = [row for row in seen if row and row["sqpoll"] == "waits for a CPU"]
         self.assertTrue(during, seen)
         times = [row["sqpoll_starved_ms"] for row in during]
@@ -131,7 +132,7 @@ class PostgresRings(unittest.TestCase):
     def mine(self):
         return lower_keys(self.server.sql(f"SELECT * FROM {self.server.views}rings WHERE instance IS NOT NULL"))
 
-    def test_reads_are_counted(self):
+    def test_1_reads_are_counted(self):
         before = {row["descriptor"]: row["submissions"] for row in self.mine()}
         self.assertGreater(len(before), 10, "one for each process that there may be")
         reads = self.server.sql(
@@ -156,7 +157,7 @@ class PostgresRings(unittest.TestCase):
             self.assertIsNotNone(one["created_at"])
         self.assertEqual({one["process_id"] for one in rows}, {postmaster})
 
-    def test_daemon_that_comes_later(self):
+    def test_2_daemon_that_comes_later(self):
         rows = len(self.mine())
         self.daemon.stop()
         self.daemon.start()
