@@ -28,5 +28,6 @@
 #include "syncs.bpf.h"
 #include "journals.bpf.h"
 #include "blocked.bpf.h"
+#include "rings.bpf.h"
 
 char LICENSE[] SEC("license") = "GPL";

@@ -306,6 +306,8 @@ struct fl_journal {
 	X(CPU_PREEMPTED_NS, cpu_preempted_ns, 0, "cpu: time preempted")                                     \
 	X(CPU_QUOTA_NS, cpu_quota_ns, 0, "cpu: time over the quota of a cgroup (cpu.max)")                  \
 	X(JOURNAL_FULL, journal_full, 0, "commits of journals beyond the table")                            \
+	X(RING_CREATED, ring_created, 0, "io_uring instances created")                                      \
+	X(RING_FULL, ring_full, 0, "io_uring instances beyond the table")                                   \
 	X(OTHER_UNKNOWN_NS, other_unknown_ns, 0, "time to other: woken by something that is not traced")    \
 	X(OTHER_INTERRUPT_NS, other_interrupt_ns, 0, "time to other: woken by an interrupt")                \
 	X(OTHER_HISTORY_NS, other_history_ns, 0, "time to other: the waker's past did not cover it")        \

@@ -10,6 +10,7 @@
 #include "tables.h"
 
 #include "probe.h"
+#include "replicas.h"
 
 namespace flushlight {
 namespace {
@@ -113,6 +114,66 @@ void warn(THD *thd, const char *text) {
   push_warning_printf(thd, Sql_condition::WARN_LEVEL_WARN, ER_UNKNOWN_ERROR, "flushlight: %s", text);
 }
 
+flc_cell text_cell(const char *text) {
+  flc_cell cell{};
+  cell.type = *text ? FL_CELL_TEXT : FL_CELL_NULL;
+  cell.text = text;
+  cell.length = static_cast<decltype(cell.length)>(strlen(text));
+  return cell;
+}
+
+flc_cell number_cell(uint64_t value) {
+  flc_cell cell{};
+  cell.type = FL_CELL_INT;
+  cell.integer = static_cast<int64_t>(value);
+  return cell;
+}
+
+// No commit waits for an asynchronous replica.
+constexpr const char *kOfSemiSync[] = {"commits_waited",  "commit_wait_ms", "mean_commit_wait_ms", "max_commit_wait_ms",
+                                       "commits_waiting", "oldest_wait_ms", "stats_since"};
+
+// What only the server knows of a replica, in place of what the daemon sent.
+void put_replica(const View &view, const Replica &replica, flc_cell *cells) {
+  const struct {
+    const char *name;
+    flc_cell cell;
+  } own[] = {
+      {"name", text_cell(replica.name)},
+      {"client_addr", text_cell(replica.address)},
+      {"session_id", number_cell(replica.session_id)},
+      {"sync_mode", text_cell(replica.semi_sync ? "semi-sync" : "async")},
+  };
+  for (uint32_t i = 0; i < view.column_count; i++) {
+    for (const auto &[name, cell] : own)
+      if (strcmp(view.columns[i], name) == 0) cells[i] = cell;
+    for (const char *name : kOfSemiSync)
+      if (!replica.semi_sync && strcmp(view.columns[i], name) == 0) cells[i] = {};
+  }
+}
+
+int store_row(THD *thd, TABLE *table, const View &view, const flc_cell *cells) {
+  restore_record(table, s->default_values);
+  for (uint32_t i = 0; i < view.column_count; i++) {
+    table->field[i]->set_null();
+    store_cell(thd, table->field[i], cells[i]);
+  }
+  return schema_table_store_record(thd, table) ? 1 : 0;
+}
+
+// One row for each replica, or one of the server without any.
+int store_replicas(THD *thd, TABLE *table, const View &view, const flc_cell *cells, const Replicas &replicas) {
+  if (replicas.count == 0) return store_row(thd, table, view, cells);
+  int status = 0;
+  for (uint32_t i = 0; status == 0 && i < replicas.count; i++) {
+    flc_cell row[kColumnsMax];
+    memcpy(row, cells, view.column_count * sizeof *cells);
+    put_replica(view, replicas.list[i], row);
+    status = store_row(thd, table, view, row);
+  }
+  return status;
+}
+
 int fill(THD *thd, TABLE *table, const View &view) {
   if (!probe_enabled.load()) {
     warn(thd, "flushlight_enabled is OFF");
@@ -137,16 +198,13 @@ int fill(THD *thd, TABLE *table, const View &view) {
     warn(thd, error);
     return 0;
   }
+  // Whose replicas they are, PROCESS tells: as in the process list.
+  Replicas replicas;
+  replicas.count = 0;
+  if (strcmp(view.name, "replication") == 0 && query.see_all) connected_replicas(&replicas);
   flc_cell cells[kColumnsMax];
   int status = 0;
-  while (status == 0 && flc_result_next(result, cells)) {
-    restore_record(table, s->default_values);
-    for (uint32_t i = 0; i < view.column_count; i++) {
-      table->field[i]->set_null();
-      store_cell(thd, table->field[i], cells[i]);
-    }
-    status = schema_table_store_record(thd, table) ? 1 : 0;
-  }
+  while (status == 0 && flc_result_next(result, cells)) status = store_replicas(thd, table, view, cells, replicas);
   flc_result_free(result);
   return status;
 }

@@ -3,6 +3,7 @@
  * Prints the extension's script: one view for each in abi/views.def, with its comments.
  * Runs while building. Argument: install, or upgrade (from 0.0, which had an empty schema).
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -36,6 +37,34 @@ static const Column columns[] = {
 #include "abi/views.def"
 };
 
+/* What the daemon cannot know of `replication`, from pg_stat_replication: with the rights of whoever asks. */
+#define SENT_UP_TO \
+	"CASE WHEN pg_is_in_recovery() THEN pg_last_wal_receive_lsn() ELSE pg_current_wal_lsn() END"
+#define LAG_MS(column) "extract(epoch FROM s." column ")::float8 * 1000"
+#define BEHIND(column) "pg_wal_lsn_diff(" SENT_UP_TO ", s." column ")::bigint"
+
+static const struct
+{
+	const char *name;
+	const char *expression;
+} of_standbys[] = {
+	{"name", "s.application_name"},
+	{"client_addr", "host(s.client_addr)"},
+	{"session_id", "s.pid::bigint"},
+	{"state", "s.state"},
+	{"sync_mode", "s.sync_state"},
+	{"remote_write_ms", LAG_MS("write_lag")},
+	{"remote_flush_ms", LAG_MS("flush_lag")},
+	{"remote_apply_ms", LAG_MS("replay_lag")},
+	{"unsent_bytes", BEHIND("sent_lsn")},
+	{"unflushed_bytes", BEHIND("flush_lsn")},
+	{"unapplied_bytes", BEHIND("replay_lsn")},
+};
+/* No commit waits for an asynchronous standby. */
+static const char *const of_synchronous[] = {"commits_waited",     "commit_wait_ms",  "mean_commit_wait_ms",
+											 "max_commit_wait_ms", "commits_waiting", "oldest_wait_ms",
+											 "stats_since"};
+
 #define COUNT(array) (sizeof(array) / sizeof((array)[0]))
 
 static void
@@ -52,13 +81,56 @@ print_quoted(const char *text)
 }
 
 static void
-print_view(const View *view)
+print_standby_column(const char *name)
+{
+	size_t i;
+
+	for (i = 0; i < COUNT(of_standbys); i++)
+		if (strcmp(of_standbys[i].name, name) == 0)
+		{
+			printf("%s AS %s", of_standbys[i].expression, name);
+			return;
+		}
+	for (i = 0; i < COUNT(of_synchronous); i++)
+		if (strcmp(of_synchronous[i], name) == 0)
+		{
+			printf("CASE WHEN s.sync_state IN ('async', 'potential') THEN NULL ELSE d.%s END AS %s", name,
+				   name);
+			return;
+		}
+	printf("d.%s", name);
+}
+
+/* One row for each standby, or one of the server without any. */
+static void
+print_standbys_select(const View *view)
 {
 	const char *separator = "";
 	size_t i;
 
-	printf("\nCREATE VIEW flushlight.%s AS\n  SELECT * FROM flushlight.view_rows('%s') AS (", view->name,
-		   view->name);
+	for (i = 0; i < COUNT(columns); i++)
+	{
+		if (strcmp(columns[i].view, view->name) != 0)
+			continue;
+		printf("%s\n    ", separator);
+		print_standby_column(columns[i].name);
+		separator = ",";
+	}
+}
+
+static void
+print_view(const View *view)
+{
+	const char *separator = "";
+	bool standbys = strcmp(view->name, "replication") == 0;
+	size_t i;
+
+	printf("\nCREATE VIEW flushlight.%s AS\n  SELECT ", view->name);
+	if (standbys)
+		print_standbys_select(view);
+	else
+		printf("*");
+	printf(" FROM flushlight.view_rows('%s') AS %s(", view->name, standbys ? "d" : "");
 	for (i = 0; i < COUNT(columns); i++)
 	{
 		if (strcmp(columns[i].view, view->name) != 0)
@@ -66,8 +138,8 @@ print_view(const View *view)
 		printf("%s\n    %s %s", separator, columns[i].name, columns[i].type);
 		separator = ",";
 	}
-	printf(");\nGRANT SELECT ON flushlight.%s TO PUBLIC;\nCOMMENT ON VIEW flushlight.%s IS ", view->name,
-		   view->name);
+	printf(")%s;\nGRANT SELECT ON flushlight.%s TO PUBLIC;\nCOMMENT ON VIEW flushlight.%s IS ",
+		   standbys ? "\n  LEFT JOIN pg_stat_replication AS s ON true" : "", view->name, view->name);
 	print_quoted(view->help);
 	printf(";\n");
 	for (i = 0; i < COUNT(columns); i++)

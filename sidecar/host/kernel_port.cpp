@@ -26,6 +26,7 @@ class TracerPort final : public KernelPort {
   [[nodiscard]] std::vector<kernel::JournalCommits> journals() const override { return tracer_->journals(); }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return tracer_->threads(); }
   [[nodiscard]] kernel::StallSource *stalls() override { return &tracer_->stalls(); }
+  [[nodiscard]] std::vector<kernel::Ring> rings() override { return tracer_->rings(); }
 
  private:
   std::unique_ptr<kernel::Tracer> tracer_;

@@ -29,6 +29,7 @@ class KernelPort {
   [[nodiscard]] virtual std::vector<kernel::JournalCommits> journals() const = 0;
   [[nodiscard]] virtual std::vector<kernel::ThreadState> threads() const = 0;
   [[nodiscard]] virtual kernel::StallSource *stalls() { return nullptr; }
+  [[nodiscard]] virtual std::vector<kernel::Ring> rings() { return {}; }
 };
 
 // Whether this build has a kernel side at all.

@@ -15,6 +15,7 @@ struct Tracepoint {
   int arguments;  // that the programs are written for
   bool required;
   const char *cost;
+  const char *instead = nullptr;  // its name on other kernels
 };
 constexpr const char *kJournalCost = "commits of ext4's journals are known as averages only (view journals)";
 constexpr Tracepoint kTracepoints[] = {
@@ -55,6 +56,13 @@ constexpr Tracepoint kTracepoints[] = {
     {"ext4_journalled_write_end", 4, false, "who writes to which file with data=journal is not known"},
     {"xfs_file_buffered_write", 2, false, "who writes to which file on XFS is not known"},
     {"iomap_dio_rw_begin", 4, false, "who writes to which file by direct I/O is not known"},
+    {"io_uring_create", 5, false, "who made a ring of io_uring is guessed (view rings)"},
+    {"io_uring_queue_async_work", 2, false, "requests that workers of io_uring took are not counted"},
+    {"io_uring_req_failed", 3, false, "failed submissions to io_uring are not counted"},
+    {"io_uring_cqe_overflow", 5, false, "completions beyond a ring's queue are not counted"},
+    {"io_uring_submit_req", 1, false, "times of requests of io_uring are not known", "io_uring_submit_sqe"},
+    {"io_uring_submit_sqe", 2, false, "times of requests of io_uring are not known", "io_uring_submit_req"},
+    {"io_uring_complete", 3, false, "times of requests of io_uring are not known"},
 };
 
 struct Capability {
@@ -92,7 +100,10 @@ Feature tracepoint_feature(const btf *b, const Tracepoint &t) {
   }
   // newer kernels may pass more arguments at the end (sched_switch got prev_state in 5.18)
   f.present = arguments && *arguments >= t.arguments;
-  if (!arguments) {
+  if (!f.present && t.instead != nullptr && tracepoint_arguments(b, t.instead)) {
+    f.present = true;
+    f.detail = std::string("it is ") + t.instead + " here";
+  } else if (!arguments) {
     f.detail = "the kernel has no such tracepoint";
     f.remedy = "a kernel from 6.5 on has all of them (file systems: load the module before the daemon)";
   } else if (!f.present) {

@@ -158,6 +158,8 @@ std::vector<ThreadState> Tracer::threads() const {
     state.own_writes = outstanding >> 32 & 0xffff;
     state.own_flushes = outstanding >> 48;
     state.state_cause = off != 0 && woken == 0 ? x.state_cause : static_cast<uint32_t>(FL_CAUSE_COUNT);
+    if (state.state_cause != FL_CAUSE_COUNT && (state.state_cause & FL_STATE_ONLY_REST) != 0)
+      state.rest_cause = state.state_cause & ~FL_STATE_ONLY_REST;
     if (outstanding != 0 && x.device < impl_->devices.count) state.device = impl_->devices.data[x.device].number;
     for (int j = 0; j < FL_VECTOR_COUNT; j++) state.vector_ns[j] = slot.vector_ns[j];
     result.push_back(state);

@@ -52,6 +52,13 @@ constexpr OptionalProgram kOptionalPrograms[] = {
     {"fl_reclaim_end", "mm_vmscan_direct_reclaim_end", "sleeps in direct reclaim count as other"},
     {"fl_memcg_reclaim", "mm_vmscan_memcg_reclaim_begin", "sleeps in a memory cgroup's reclaim count as other"},
     {"fl_memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end", "sleeps in a memory cgroup's reclaim count as other"},
+    {"fl_ring_create", "io_uring_create", "who made a ring of io_uring is guessed"},
+    {"fl_ring_punt", "io_uring_queue_async_work", "requests that workers of io_uring took are not counted", 2},
+    {"fl_ring_failed", "io_uring_req_failed", "failed submissions to io_uring are not counted", 3},
+    {"fl_ring_overflow", "io_uring_cqe_overflow", "completions beyond a ring's queue are not counted", 5},
+    {"fl_ring_submit", "io_uring_submit_req", "times of requests of io_uring are not known"},
+    {"fl_ring_submit_sqe", "io_uring_submit_sqe", "times of requests of io_uring are not known", 2},
+    {"fl_ring_complete", "io_uring_complete", "times of requests of io_uring are not known"},
 };
 
 // For tracepoints of modules, whose types only CAP_SYS_ADMIN may read: raw tracepoints need none.
@@ -111,6 +118,13 @@ constexpr const char *kAttachOrder[] = {
     "fl_ext4_write",
     "fl_ext4_journalled_write",
     "fl_xfs_write",
+    "fl_ring_complete",
+    "fl_ring_overflow",
+    "fl_ring_punt",
+    "fl_ring_failed",
+    "fl_ring_submit",
+    "fl_ring_submit_sqe",
+    "fl_ring_create",
 };
 
 // What libbpf complained of since the last try: its first line names the program, the verifier's log ends with why.
@@ -175,6 +189,7 @@ uint64_t steady_ns() {
 Tracer::Impl::~Impl() {
   detach();
   stalls.reset();
+  rings.reset();
   if (stats_fd >= 0) close(stats_fd);
   if (enrol_link >= 0) close(enrol_link);
   unmap(ledger);
@@ -403,6 +418,7 @@ Result<std::unique_ptr<Tracer>> Tracer::load(const Options &options) {
   if (auto r = impl->attach(); !r) return r.error();
   impl->enrol_existing();
   impl->stalls = make_stall_reader(*impl);
+  impl->rings = std::make_unique<RingReader>(impl->skeleton);
   return std::unique_ptr<Tracer>(new Tracer(std::move(impl)));
 }
 
@@ -443,6 +459,7 @@ void Tracer::tick() {
   impl_->sample_costs();
   impl_->scan_processes();
   impl_->leases->sweep();
+  impl_->rings->tick(steady_ns());
 }
 
 void Tracer::measure(bool always) { impl_->measure_always = always; }
@@ -454,8 +471,12 @@ Result<> Tracer::set_enabled(bool enabled) {
     return Ok{};
   }
   impl_->forget_in_flight();
-  return impl_->attach();
+  auto attached = impl_->attach();
+  if (attached) impl_->rings->forget();
+  return attached;
 }
+
+std::vector<Ring> Tracer::rings() { return impl_->rings->look(); }
 
 StallSource &Tracer::stalls() { return *impl_->stalls; }
 

@@ -9,6 +9,7 @@
 
 #include "abi/attach.h"
 #include "sidecar/base/result.h"
+#include "sidecar/kernel/rings.h"
 
 namespace flushlight::kernel {
 
@@ -95,6 +96,7 @@ struct ThreadState {
   uint64_t runnable_since_ns = 0;
   uint32_t own_flushes = 0, own_writes = 0, own_reads = 0, own_queued = 0;  // outstanding requests
   uint32_t state_cause = FL_CAUSE_COUNT;  // the state word's cause for this sleep; COUNT: none
+  uint32_t rest_cause = FL_CAUSE_COUNT;   // likewise, but only of what nothing else explains
   uint32_t device = 0;                    // of its oldest outstanding request
   uint64_t vector_ns[FL_VECTOR_COUNT] = {};
 };
@@ -136,6 +138,7 @@ class Tracer {
   [[nodiscard]] std::vector<JournalCommits> journals() const;
   [[nodiscard]] std::vector<ThreadState> threads() const;
   [[nodiscard]] StallSource &stalls();
+  [[nodiscard]] std::vector<Ring> rings();
 
   struct Impl;
 

@@ -11,6 +11,7 @@
 #include "bpf/shared.h"
 #include "sidecar/kernel/btf.h"
 #include "sidecar/kernel/leases.h"
+#include "sidecar/kernel/ring_reader.h"
 #include "sidecar/kernel/run_stats.h"
 #include "sidecar/kernel/stalls.h"
 #include "sidecar/kernel/tracer.h"
@@ -48,6 +49,7 @@ struct Tracer::Impl {
   Mapped<const fl_device_histogram> histograms;
   std::unique_ptr<LeaseTable> leases;
   std::unique_ptr<StallSource> stalls;
+  std::unique_ptr<RingReader> rings;
   std::set<uint32_t> revoked;  // first slots of leases whose processes are to be forgotten
   int enrol_link = -1;
   int stats_fd = -1;

@@ -143,6 +143,8 @@ std::unique_ptr<View> make_stalls_view();
 std::unique_ptr<View> make_stall_tasks_view();
 std::unique_ptr<View> make_slow_requests_view();
 std::unique_ptr<View> make_writers_view();
+std::unique_ptr<View> make_rings_view();
+std::unique_ptr<View> make_replication_view();
 std::unique_ptr<View> make_health_view();
 
 }  // namespace flushlight

@@ -13,6 +13,7 @@
 #include "sidecar/base/text.h"
 #include "sidecar/host/process.h"
 #include "sidecar/join/verdict.h"
+#include "sidecar/serve/families.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {
@@ -142,36 +143,6 @@ void fill_session(const ViewContext &context, const Lease &lease, uint32_t ring,
   if (row->visible && row->live.queryid != 0) row->text = context.texts.find(lease.instance().id, row->live.queryid);
 }
 
-// Which lease holds each slot of the ledger.
-std::map<uint32_t, const Lease *> leases_by_first_slot(const ViewContext &context) {
-  std::map<uint32_t, const Lease *> found;
-  for (const auto &lease : context.intake.leases())
-    if (lease->traced()) found[lease->range().first_slot] = lease.get();
-  return found;
-}
-
-const Lease *lease_of(const std::map<uint32_t, const Lease *> &leases, uint32_t slot) {
-  auto after = leases.upper_bound(slot);
-  if (after == leases.begin()) return nullptr;
-  const Lease *lease = std::prev(after)->second;
-  return slot < lease->range().first_slot + lease->range().slot_count ? lease : nullptr;
-}
-
-// Background threads belong to the instance of their process, or (PostgreSQL) of their siblings.
-struct Families {
-  std::map<uint32_t, const Instance *> by_process, by_parent;
-  void add(uint32_t process, const Instance *instance) {
-    if (!by_process.try_emplace(process, instance).second) return;
-    if (const uint32_t parent = read_thread_facts(process).parent; parent > 1) by_parent.try_emplace(parent, instance);
-  }
-  [[nodiscard]] const Instance *find(uint32_t process) const {
-    if (const auto found = by_process.find(process); found != by_process.end()) return found->second;
-    if (const auto found = by_parent.find(process); found != by_parent.end()) return found->second;
-    const auto found = by_parent.find(read_thread_facts(process).parent);
-    return found != by_parent.end() ? found->second : nullptr;
-  }
-};
-
 // Who alone may be doing the work that others wait for: of each server, and of the journals.
 struct Workers {
   std::map<const Instance *, std::vector<const Row *>> of_instance;
@@ -197,10 +168,8 @@ void infer_roots(std::vector<Row> *rows) {
 
 void traced_rows(const ViewContext &context, const std::vector<kernel::ThreadState> &threads,
                  const TableView<Row>::Visit &visit) {
-  const auto leases = leases_by_first_slot(context);
-  Families families;
-  for (const auto &thread : threads)
-    if (const Lease *lease = lease_of(leases, thread.slot)) families.add(thread.host_tgid, &lease->instance());
+  const SlotLeases leases(context.intake);
+  const Families families(leases, threads);
   std::vector<Row> rows;
   rows.reserve(threads.size());
   for (const auto &thread : threads) {
@@ -208,7 +177,7 @@ void traced_rows(const ViewContext &context, const std::vector<kernel::ThreadSta
     row.thread = &thread;
     row.kind = thread.kind;
     row.now_ns = context.clock.now_ns();
-    const Lease *lease = lease_of(leases, thread.slot);
+    const Lease *lease = leases.find(thread.slot);
     if (lease != nullptr && thread.slot - lease->range().first_slot < lease->ring_count())
       fill_session(context, *lease, thread.slot - lease->range().first_slot, &row);
     else if (thread.kind != kJournal)

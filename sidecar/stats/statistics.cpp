@@ -32,6 +32,12 @@ void Statistics::on_commit(const JoinedCommit &event) {
   }
   commit_times_[event.instance.id].add(event.record.duration_ns);
   slow_commits_.add(event);
+  const uint64_t waited_ns = event.accounted() ? event.record.vector_ns[FL_CAUSE_REPLICATION] : 0;
+  if (waited_ns == 0) return;
+  ReplicationWaits &waits = replication_waits_[event.instance.id];
+  waits.commits++;
+  waits.total_ns += waited_ns;
+  waits.max_ns = std::max(waits.max_ns, waited_ns);
 }
 
 void Statistics::reset(const ResetFilter &filter) {
@@ -42,12 +48,19 @@ void Statistics::reset(const ResetFilter &filter) {
   slow_commits_.reset(filter.instance);
   if (filter.instance == 0) {
     commit_times_.clear();
+    replication_waits_.clear();
     reset_at_ns_.clear();
     started_ns_ = now_ns;
   } else {
     commit_times_.erase(filter.instance);
+    replication_waits_.erase(filter.instance);
     reset_at_ns_[filter.instance] = now_ns;
   }
+}
+
+ReplicationWaits Statistics::replication_waits(uint32_t instance) const {
+  const auto found = replication_waits_.find(instance);
+  return found == replication_waits_.end() ? ReplicationWaits{} : found->second;
 }
 
 uint64_t Statistics::reset_at_ns(uint32_t instance) const {

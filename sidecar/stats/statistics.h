@@ -17,6 +17,11 @@ struct StatisticsLimits {
   size_t slow_commits_max = 10'000;
 };
 
+// Commits that waited for a replica, as far as they have an account.
+struct ReplicationWaits {
+  uint64_t commits = 0, total_ns = 0, max_ns = 0;
+};
+
 class Statistics final : public EventSink {
  public:
   Statistics(const Clock &clock, const StatisticsLimits &limits);
@@ -33,13 +38,15 @@ class Statistics final : public EventSink {
   [[nodiscard]] const SlowCommits &slow_commits() const { return slow_commits_; }
   [[nodiscard]] const std::map<uint32_t, LogHistogram> &commit_times() const { return commit_times_; }
   [[nodiscard]] uint64_t reset_at_ns(uint32_t instance) const;
+  [[nodiscard]] ReplicationWaits replication_waits(uint32_t instance) const;
 
  private:
   const Clock &clock_;
   StatementTable statements_;
   Recent recent_;
   SlowCommits slow_commits_;
-  std::map<uint32_t, LogHistogram> commit_times_;  // by instance
+  std::map<uint32_t, LogHistogram> commit_times_;           // by instance
+  std::map<uint32_t, ReplicationWaits> replication_waits_;  // by instance
   uint64_t started_ns_;
   std::map<uint32_t, uint64_t> reset_at_ns_;
 };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-// Waits before a request exists: cgroup limit, dirty-page throttling, tags, writeback throttling. Each is made here and
-// compared with the wall time of the thread that it held.
+// Waits before a request exists: cgroup limit, dirty-page throttling, reclaim, tags, writeback throttling; and the quota of
+// a cgroup. Each is made here and compared with the wall time of the thread that it held, or what the kernel's own files say.
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
@@ -177,6 +178,65 @@ TEST_F(Held, DirtyPages) {
   EXPECT_GE(a.cause(FL_CAUSE_THROTTLE), 0.8 * waited(a));
   EXPECT_NEAR(detail_ms, a.cause(FL_CAUSE_THROTTLE), 0.02 * a.wall_ms);
   close(fd);
+}
+
+// A memory cgroup of version 1 does not throttle who dirties its pages: whoever needs one more waits in reclaim for theirs.
+TEST_F(Held, Reclaim) {
+  const std::string memory = "/sys/fs/cgroup/memory", group = memory + "/flushlight-gate-" + std::to_string(getpid());
+  std::error_code error;
+  if (!std::filesystem::exists(memory + "/memory.limit_in_bytes") || !std::filesystem::create_directory(group, error))
+    GTEST_SKIP() << "no memory cgroup of version 1: " << error.message();
+  int fd = file("unlimited", 0);
+  device.hold(rig::Kind::write, 5);
+  const auto write_all = [&] {
+    for (int i = 0; i < 1024; i++)
+      EXPECT_EQ(pwrite(fd, block, sizeof block, i * static_cast<off_t>(sizeof block)), ssize_t{sizeof block});
+  };
+  Account free = traced("no limit of memory", "throttle_reclaim_ns", write_all);
+  EXPECT_EQ(free.cause(FL_CAUSE_THROTTLE), 0);
+  EXPECT_EQ(detail_ms, 0);
+  close(fd);
+  fd = file("limited", 0, 4096);  // pages that nobody has yet
+  ASSERT_TRUE(put(group + "/memory.limit_in_bytes", std::to_string(24 << 20)));
+  ASSERT_TRUE(put(group + "/cgroup.procs", std::to_string(getpid())));
+  Account a = traced("reclaim", "throttle_reclaim_ns", write_all);
+  put(memory + "/cgroup.procs", std::to_string(getpid()));
+  EXPECT_GE(a.wall_ms, 300);
+  EXPECT_GE(a.cause(FL_CAUSE_THROTTLE), 0.8 * waited(a));
+  EXPECT_NEAR(detail_ms, a.cause(FL_CAUSE_THROTTLE), 0.02 * a.wall_ms);
+  device.release();
+  close(fd);
+  put(group + "/memory.force_empty", "0");
+  for (int i = 0; i < 100 && rmdir(group.c_str()) != 0; i++) usleep(10'000);
+}
+
+// cpu.max, of version 1 (cpu.cfs_quota_us): a fifth of a CPU for a thread that wants all of one.
+TEST_F(Held, CpuQuota) {
+  const std::string cpu = "/sys/fs/cgroup/cpu", group = cpu + "/flushlight-gate-" + std::to_string(getpid());
+  std::error_code error;
+  if (!std::filesystem::exists(cpu + "/cpu.stat") || !std::filesystem::create_directory(group, error))
+    GTEST_SKIP() << "no cpu cgroup of version 1: " << error.message();
+  ASSERT_TRUE(put(group + "/cpu.cfs_period_us", "50000") && put(group + "/cpu.cfs_quota_us", "10000"));
+  Account a = traced("quota", "cpu_quota_ns", [&] {
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(static_cast<size_t>(sched_getcpu()), &one);
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);  // each CPU has its own slice of the quota
+    ASSERT_TRUE(put(group + "/tasks", "0"));
+    for (const uint64_t end_ns = now_ns() + 1'000'000'000; now_ns() < end_ns;) {
+    }
+    put(cpu + "/tasks", "0");
+  });
+  double throttled_ms = 0;
+  std::ifstream statistics(group + "/cpu.stat");
+  for (std::string name, value; statistics >> name >> value;)
+    if (name == "throttled_time") throttled_ms = std::stod(value) / 1e6;
+  EXPECT_GE(throttled_ms, 600);
+  std::printf("  cpu.stat: %.1f ms\n", throttled_ms);
+  EXPECT_NEAR(detail_ms, throttled_ms, 0.05 * throttled_ms);
+  EXPECT_GE(a.cause(FL_CAUSE_CPU), 0.95 * throttled_ms);
+  EXPECT_NEAR(a.cause(FL_CAUSE_CPU) + a.cause(FL_CAUSE_ONCPU), a.wall_ms, 0.02 * a.wall_ms);
+  for (int i = 0; i < 100 && rmdir(group.c_str()) != 0; i++) usleep(10'000);
 }
 
 TEST_F(Held, NoFreeTag) {

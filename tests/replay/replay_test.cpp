@@ -170,8 +170,8 @@ class Replay : public DaemonTest, public ::testing::WithParamInterface<std::stri
   std::map<uint32_t, RawClient> clients_;
 };
 
-constexpr std::string_view kViews[] = {"statements", "statements_info", "slow_commits", "latency",
-                                       "devices",    "stalls",          "slow_requests"};
+constexpr std::string_view kViews[] = {"statements", "statements_info", "slow_commits",  "latency",
+                                       "devices",    "stalls",          "slow_requests", "replication"};
 
 TEST_P(Replay, RowsAreTheGoldenOnes) {
   play(REPLAY_FOLDER "/records/" + GetParam() + ".gz");

@@ -14,6 +14,7 @@ from typing import Callable, Optional
 
 import block_faults
 import standby
+import uring
 from processes import end, nice_group, spawn, start_ticks
 
 HOG_NICE = -15  # more than half of each core even against 16 sessions, each a scheduling group of its own
@@ -84,6 +85,7 @@ class Fault:
     file_systems: Optional[tuple] = None
     fragmented: bool = False  # a device whose free space is in small pieces
     load: tuple = ()
+    report: Optional[Callable] = None  # (server, what `make` yields): more figures, while it is still there
 
 
 FAULTS = {
@@ -102,6 +104,8 @@ FAULTS = {
     "dirty": Fault(block_faults.dirty, 100, "throttle", witness="dirty", load=("--row-bytes", "65536")),
     "journal-neighbour": Fault(block_faults.journal_neighbour, 50, path="journal", engines=BINLOG, file_systems=("ext4",),
                                load=("--row-bytes", "8192")),
+    # Commits use no ring, and none waits for that thread: this one shows in the view `rings`, not in an account.
+    "sqpoll": Fault(uring.starved, 200, report=uring.report, engines=("mariadb", "postgres15", "postgres18")),
     "replication": Fault(standby.paused, 100, "replication", witness="paused", engines=BINLOG),
     "replication-after-sync": Fault(standby.paused_after_sync, 100, "replication", witness="paused", engines=("mariadb-binlog",)),
 }

@@ -15,6 +15,7 @@ PERCENTILE_FROM_MS = 20
 PERCENTILE_QUIET_MS = 0.2
 CPU_FACTOR = 5
 COVERAGE_MIN = 0.99
+RING_TOLERANCE = 0.01
 HELD_FAULTS = ("flush", "write")
 
 
@@ -105,11 +106,21 @@ def coverage(result, _none):
         return f"coverage {result['coverage']:.4f} ({result['commits']} of {result['client_commits']})"
 
 
+def rings(result, _none):
+    if result["fault"] != "sqpoll":
+        return None
+    if not result.get("rings"):
+        return "no ring seen"
+    bad = [f"{name} {ring['seen'].get(name)}, done {done}" for ring in result["rings"] for name, done in ring["done"].items()
+           if ring["seen"].get(name) is None or abs(ring["seen"][name] - done) > RING_TOLERANCE * done]
+    return ", ".join(bad) or None
+
+
 def lost(result, _none):
     return f"lost {result['lost']} ({result.get('lost_detail')})" if result["lost"] else None
 
 
-RULES = (sums, closure, top_cause, top_path, as_held, cpu, percentiles, roles, coverage, lost)
+RULES = (sums, closure, top_cause, top_path, as_held, cpu, percentiles, roles, coverage, rings, lost)
 
 
 def judge(result, none):

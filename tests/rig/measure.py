@@ -181,6 +181,7 @@ def measure(server, fault_name, ms, sessions, seconds, load_extra=()):
             started = server.sql("SELECT CURRENT_TIMESTAMP(6) AS t")[0]["t"]
         summary, windows, operations, traced = timed(server, fault_name, load)
         details = details_now(server) if server.with_flushlight else {}
+        more = fault.report(server, times) if server.with_flushlight and fault.report else {}
     span = (summary["begin_ns"], summary["end_ns"])
     held_ms, in_commit_ms = held_by(fault.witness, operations, windows, span, times, traced, quiet)
     result = {
@@ -195,6 +196,7 @@ def measure(server, fault_name, ms, sessions, seconds, load_extra=()):
     result["detail"] = {name: value - details_before.get(name, 0) for name, value in details.items()
                         if value > details_before.get(name, 0)}
     result["stalls"] = stalls_since(server, started)
+    result.update(more)
     lost_since = {name: lost - lost_before.get(name, 0) for name, lost in lost_now(server).items()}
     result["lost"] = sum(lost_since.values())
     if result["lost"]:

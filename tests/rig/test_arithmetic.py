@@ -124,6 +124,15 @@ class Judge(unittest.TestCase):
         self.assertEqual(judge(many, None), [])
         self.assertEqual(len(judge(many | {"client_p50_ms": 0.29}, None)), 1)
 
+    def test_rings_are_as_the_program_counted(self):
+        ring = {"process": "rig-uring", "done": {"submissions": 100, "sqpoll_starved_ms": 2000.0},
+                "seen": {"submissions": 100, "sqpoll_starved_ms": 2010.0, "worker_punts": 0}}
+        figures = good("none") | {"fault": "sqpoll", "held_in_commit_ms": None, "rings": [ring]}
+        self.assertEqual(judge(figures, None), [])
+        for seen in ({"submissions": 98}, {"sqpoll_starved_ms": 1900.0}, {"sqpoll_starved_ms": None}):
+            self.assertEqual(len(judge(figures | {"rings": [ring | {"seen": ring["seen"] | seen}]}, None)), 1, seen)
+        self.assertEqual(len(judge(figures | {"rings": []}, None)), 1)
+
     def test_cpu_is_compared_with_the_same_load_without_a_fault(self):
         loaded, quiet = good("cpu"), good("none")
         self.assertEqual(len(judge(loaded, quiet)), 1)
@@ -148,6 +157,8 @@ class Judge(unittest.TestCase):
             fine["account"]["flush"] = 0
             if fault.cause:
                 fine["account"][fault.cause], fine["top_cause"] = 50.0, fault.cause
+            if fault.report:
+                fine["rings"] = [{"done": {"submissions": 1}, "seen": {"submissions": 1}}]
             fine["paths"] = {"self": 1.0, "journal": 60.0 if fault.path else 0.0, "peer": 2.0}
             self.assertEqual(judge(fine, None), [], name)
             if fault.cause:

@@ -53,6 +53,7 @@ class FakeKernel final : public KernelPort {
   [[nodiscard]] std::vector<kernel::JournalCommits> journals() const override { return journal_list; }
   [[nodiscard]] std::vector<kernel::ThreadState> threads() const override { return thread_list; }
   [[nodiscard]] kernel::StallSource *stalls() override { return &stall_source; }
+  [[nodiscard]] std::vector<kernel::Ring> rings() override { return ring_list; }
 
   FakeStalls stall_source;
 
@@ -70,6 +71,7 @@ class FakeKernel final : public KernelPort {
   std::vector<kernel::InFlight> in_flight_list;
   std::vector<kernel::JournalCommits> journal_list;
   std::vector<kernel::ThreadState> thread_list;
+  std::vector<kernel::Ring> ring_list;
 };
 
 class DaemonTest : public ::testing::Test {

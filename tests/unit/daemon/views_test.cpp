@@ -74,6 +74,7 @@ TEST_F(Views, CellsHaveTheTypesOfTheDefinition) {
   daemon_->facts().set(Pressures{{.io_some = {12.5, 7'000'000}, .dirty_bytes = 4096, .load_1m = 0.5}});
   kernel::Writer writer{.tgid = 9, .process = "dd", .file = {device_number(7, 0), 5, "big", true}, .bytes = 4096};
   kernel_->stall_source.writer_list = {writer};
+  kernel_->ring_list = {{.owner = 9, .owner_name = "dd", .punts = 4, .timed = 0}};
   kernel_->stall_source.request_list = {
       {.device = device_number(7, 0), .start_ns = 1, .issue_ns = 2, .complete_ns = 100'000'001}};
   kernel_->stall_source.task_list = {{.tid = 9, .tgid = 9, .name = "dd", .stack = {"schedule", "submit_bio_wait"}}};
