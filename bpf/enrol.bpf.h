@@ -106,7 +106,7 @@ static __always_inline void take_slot(struct task_struct *current, const char *d
 	}
 	t->kind = FL_THREAD_SESSION;
 	t->slot = index;
-	runs_here(current, index);
+	thread_becomes_known(current, index);
 }
 
 SEC("tp_btf/task_rename")

@@ -19,7 +19,7 @@
 
 static __always_inline struct fl_scratch *scratch_here(void)
 {
-	__u32 index = slot_index_here(bpf_get_current_task_btf());
+	__u32 index = slot_index_of(bpf_get_current_task_btf());
 
 	return index ? scratch_of(index) : 0;
 }
@@ -43,7 +43,8 @@ static __always_inline void hint_clear(__u8 hint)
 /* Its group has used up its quota (cpu.max): it gets no CPU until the next period. */
 static __always_inline bool over_quota(struct task_struct *task)
 {
-	return bpf_core_field_exists(task->se.cfs_rq->throttle_count) && task->se.cfs_rq->throttle_count > 0;
+	return bpf_core_field_exists(task->se.cfs_rq->throttle_count) && task->se.parent &&
+	       task->se.cfs_rq->throttle_count > 0;
 }
 
 /* Whether the current worker runs for kthrotld: asked only when a worker submits. */

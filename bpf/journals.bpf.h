@@ -70,9 +70,13 @@ SEC("tp_btf/jbd2_start_commit")
 int BPF_PROG(fl_journal_start, struct journal_s *journal)
 {
 	struct fl_journal *j = journal_of(journal, true);
+	struct gendisk *disk;
 
 	if (!j)
 		return 0;
+	disk = journal->j_fs_dev->bd_disk;
+	if (disk)
+		j->disk = (__u32)disk->major << 20 | (__u32)disk->first_minor;
 	j->phase = FL_JOURNAL_STARTING;
 	j->began_ns = bpf_ktime_get_ns();
 	j->phase_since_ns = j->began_ns;

@@ -47,6 +47,7 @@ struct cfs_rq {
 
 struct sched_entity {
 	__u64 sum_exec_runtime;
+	struct sched_entity *parent; /* NULL: in the root group, which has no quota */
 	struct cfs_rq *cfs_rq;
 } CORE;
 

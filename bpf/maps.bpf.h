@@ -44,11 +44,11 @@ struct {
 } tasks SEC(".maps");
 
 struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
 	__type(key, __u32);
-	__type(value, struct fl_running);
-} running SEC(".maps");
+	__type(value, struct fl_known_threads);
+} known_threads SEC(".maps");
 
 /* Tokens handed out and not used yet: one use each. */
 struct {
@@ -182,13 +182,6 @@ static __always_inline struct fl_task *task_of(struct task_struct *task)
 	return bpf_task_storage_get(&tasks, task, 0, 0);
 }
 
-static __always_inline struct fl_running *running_here(void)
-{
-	__u32 zero = 0;
-
-	return bpf_map_lookup_elem(&running, &zero);
-}
-
 /* A traced thread's place in the ledger. */
 struct fl_thread {
 	__u32 index;
@@ -206,52 +199,74 @@ static __always_inline bool thread_at(__u32 index, struct fl_thread *thread)
 	return thread->slot && thread->x;
 }
 
-/* Kernel workers have storage too, for what they act for, but never a slot. */
-static __always_inline bool can_be_traced(struct task_struct *task)
+static __always_inline __u32 address_hash(__u64 address)
 {
-	return task->bpf_storage && !(task->flags & PF_WQ_WORKER);
+	__u32 low;
+
+	/* Only the low half, by an explicit move: the verifier lets a pointer be cut to 32 bits, which makes it
+	 * a number, but not multiplied. */
+	asm volatile("%0 = %1" : "=w"(low) : "w"((__u32)address));
+	return low * 0x9E3779B9u; /* Fibonacci hashing (Knuth, TAOCP 6.4); its high bits are the good ones */
+}
+
+/* By its address and not by its tid: the address is at hand, the tid may have to come from memory first. */
+static __always_inline struct fl_known_thread *known_place(struct task_struct *task)
+{
+	__u32 zero = 0;
+	struct fl_known_threads *known = bpf_map_lookup_elem(&known_threads, &zero);
+
+	return known ? &known->places[address_hash((__u64)task) >> (32 - FL_KNOWN_THREADS_SHIFT)] : 0;
+}
+
+static __always_inline void thread_becomes_known(struct task_struct *task, __u32 index)
+{
+	struct fl_known_thread *place = known_place(task);
+
+	if (!place)
+		return;
+	place->tid_slot = (__u64)task->pid << 32 | index;
+	place->task = (__u64)task;
+}
+
+static __always_inline void thread_is_forgotten(struct task_struct *task)
+{
+	struct fl_known_thread *place = known_place(task);
+
+	if (place && place->task == (__u64)task)
+		place->task = 0;
+}
+
+/* Out of line, like all that is rare: what a program does not run should not sit between what it does. */
+static __noinline __u32 slot_by_storage(struct task_struct *task)
+{
+	struct fl_task *t;
+
+	if (task->flags & PF_WQ_WORKER)
+		return 0; /* kernel workers have storage too, for what they act for, but never a slot */
+	t = bpf_task_storage_get(&tasks, task, 0, 0);
+	if (!t || !t->slot)
+		return 0;
+	thread_becomes_known(task, t->slot);
+	return t->slot;
+}
+
+/* 0: the task is not traced. */
+static __always_inline __u32 slot_index_of(struct task_struct *task)
+{
+	struct fl_known_thread *place;
+
+	if (!task->bpf_storage)
+		return 0;
+	place = known_place(task);
+	if (place && place->task == (__u64)task && place->tid_slot >> 32 == (__u32)task->pid)
+		return place->tid_slot;
+	return slot_by_storage(task);
 }
 
 /* False: the task is not traced. */
 static __always_inline bool thread_of(struct task_struct *task, struct fl_thread *thread)
 {
-	struct fl_task *t;
-
-	if (!can_be_traced(task))
-		return false;
-	t = bpf_task_storage_get(&tasks, task, 0, 0);
-	return t && thread_at(t->slot, thread);
-}
-
-/* The same for the task that is, or was until now, the current one of this CPU. */
-static __always_inline __u32 slot_index_here(struct task_struct *task)
-{
-	struct fl_running *here;
-	struct fl_task *t;
-
-	if (!can_be_traced(task))
-		return 0;
-	here = running_here();
-	if (here && here->task == (__u64)task && here->tid == (__u32)task->pid)
-		return here->slot;
-	t = bpf_task_storage_get(&tasks, task, 0, 0);
-	return t ? t->slot : 0;
-}
-
-static __always_inline bool thread_here(struct task_struct *task, struct fl_thread *thread)
-{
-	return thread_at(slot_index_here(task), thread);
-}
-
-static __always_inline void runs_here(struct task_struct *task, __u32 index)
-{
-	struct fl_running *here = running_here();
-
-	if (!here)
-		return;
-	here->task = (__u64)task;
-	here->tid = task->pid;
-	here->slot = index;
+	return thread_at(slot_index_of(task), thread);
 }
 
 #endif

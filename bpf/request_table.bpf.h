@@ -6,16 +6,6 @@
 #ifndef FLUSHLIGHT_REQUEST_TABLE_BPF_H
 #define FLUSHLIGHT_REQUEST_TABLE_BPF_H
 
-static __always_inline __u32 address_hash(__u64 address)
-{
-	__u32 low;
-
-	/* Only the low half, by an explicit move: the verifier lets a pointer be cut to 32 bits, which makes it
-	 * a number, but not multiplied. */
-	asm volatile("%0 = %1" : "=w"(low) : "w"((__u32)address));
-	return low * 0x9E3779B9u; /* Fibonacci hashing (Knuth, TAOCP 6.4); its high bits are the good ones */
-}
-
 /* Places are numbered through both tables, the near one first. */
 static __always_inline __u32 request_near(__u64 address)
 {

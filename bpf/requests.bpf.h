@@ -105,7 +105,7 @@ static __noinline __u32 enrol_late(struct task_struct *current)
 static __always_inline void request_begins(__u64 address, __u32 flags, __u32 device)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
-	__u32 slot = slot_index_here(current);
+	__u32 slot = slot_index_of(current);
 	struct fl_scratch *owner = 0;
 	struct fl_request *r;
 

@@ -9,60 +9,79 @@
  * Charges the sleep that ends now: own requests, then what the waker explained, then the wait for a CPU. `ran` is not 0
  * when the switch-in was not seen and the thread is on its way out again: of the time since the wake it ran so long.
  */
+/*
+ * No wake of the sleep was seen. The waker came between the sleep's beginning and our seeing it, so the thread was
+ * runnable; or it was not seen at all: then nobody knows what the thread waited for beside its own requests.
+ */
+static __noinline __u64 woken_unseen(struct fl_scratch *x, __u64 now)
+{
+	__u64 woken;
+
+	if (!x)
+		return now;
+	charge_last(x, now);
+	woken = x->off_at_ns + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+	if (x->early_wake_ns > x->ran_from_ns) {
+		count(FL_COUNTER_WAKE_EARLY);
+	} else {
+		/* most likely hidden together with the completion that made it */
+		count(FL_COUNTER_WAKE_MISSED);
+		x->rest_form = FL_REST_UNSEEN;
+		if (x->outstanding)
+			forget_requests(x);
+	}
+	return woken > now ? now : woken;
+}
+
+/* Adds what the thread's own requests did, and what its waker explains beyond one cause. Returns how much. */
+static __noinline __u64 settle_parts(struct fl_slot *slot, struct fl_scratch *x)
+{
+	__u64 own, known = 0;
+
+	if (!slot || !x)
+		return 0;
+	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
+	if (own) {
+		if (x->own_ns[FL_WAIT_QUEUE])
+			count_ns(FL_COUNTER_QUEUE_ISSUE_NS, x->own_ns[FL_WAIT_QUEUE]);
+		slot->vector_ns[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
+		slot->vector_ns[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
+		slot->vector_ns[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];
+		slot->vector_ns[FL_CAUSE_FLUSH] += x->own_ns[FL_WAIT_FLUSH];
+		slot->vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] += own;
+		known += own;
+	}
+	if (x->rest_form == FL_REST_VECTOR) {
+		for (int j = 0; j < FL_VECTOR_COUNT; j++)
+			slot->vector_ns[j] += x->rest_ns[j];
+		known += x->rest_total_ns; /* the rules charge all of it, to `other` at the worst */
+		slot->inherited_sync_ns += x->rest_sync_ns;
+	}
+	return known;
+}
+
 static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, __u64 now, __u64 ran)
 {
-	bool unseen = false;
-	__u64 off = x->off_at_ns, woken, blocked, own, known = 0, cpu;
+	__u64 off = x->off_at_ns, woken, blocked, known = 0, cpu;
 	__u64 *vector;
 
 	woken = x->wake_at_ns;
-	if (!woken) {
-		/* The waker came between the sleep's beginning and our seeing it, so the thread was runnable; or no wake
-		 * was seen at all: then nobody knows what it waited for beside its own requests. */
-		charge_last(x, now);
-		woken = off + x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
-		if (woken > now)
-			woken = now;
-		if (x->early_wake_ns > x->ran_from_ns) {
-			count(FL_COUNTER_WAKE_EARLY);
-		} else {
-			/* most likely hidden together with the completion that made it */
-			count(FL_COUNTER_WAKE_MISSED);
-			unseen = true;
-			if (x->outstanding)
-				forget_requests(x);
-		}
-	}
+	if (!woken)
+		woken = woken_unseen(x, now);
 	blocked = woken - off;
 	cpu = now - woken;
 	if (x->detail && x->wake_at_ns)
 		count_ns(x->detail, cpu);
 	vector = slot->vector_ns;
-	own = x->own_ns[0] + x->own_ns[1] + x->own_ns[2] + x->own_ns[3];
-
 	slot->seq++;
 	barrier();
-	if (own) {
-		if (x->own_ns[FL_WAIT_QUEUE])
-			count_ns(FL_COUNTER_QUEUE_ISSUE_NS, x->own_ns[FL_WAIT_QUEUE]);
-		vector[FL_CAUSE_QUEUE] += x->own_ns[FL_WAIT_QUEUE];
-		vector[FL_CAUSE_READ] += x->own_ns[FL_WAIT_READ];
-		vector[FL_CAUSE_WRITE] += x->own_ns[FL_WAIT_WRITE];
-		vector[FL_CAUSE_FLUSH] += x->own_ns[FL_WAIT_FLUSH];
-		vector[FL_VECTOR_PATH(FL_PATH_SELF)] += own;
-		known += own;
-	}
 	if (x->rest_form == FL_REST_ONE) {
 		vector[x->rest_cause & 15] += x->rest_total_ns;
 		vector[FL_CAUSE_COUNT + (x->rest_path & 3)] += x->rest_total_ns;
-		known += x->rest_total_ns;
-	} else if (x->rest_form == FL_REST_VECTOR) {
-#pragma unroll
-		for (int j = 0; j < FL_VECTOR_COUNT; j++)
-			vector[j] += x->rest_ns[j];
-		known += x->rest_total_ns; /* the rules charge all of it, to `other` at the worst */
-		slot->inherited_sync_ns += x->rest_sync_ns;
+		known = x->rest_total_ns;
 	}
+	if (x->rest_form == FL_REST_VECTOR || (x->own_ns[0] | x->own_ns[1] | x->own_ns[2] | x->own_ns[3]))
+		known += settle_parts(slot, x);
 	/* Another CPU may have charged a piece after the settlement: keep the sum exact. */
 	if (known < blocked) {
 		vector[FL_CAUSE_OTHER] += blocked - known;
@@ -73,7 +92,7 @@ static __always_inline void settle(struct fl_slot *slot, struct fl_scratch *x, _
 	if (ran > cpu)
 		ran = cpu;
 	vector[FL_CAUSE_ONCPU] += ran;
-	vector[unseen ? FL_CAUSE_OTHER : FL_CAUSE_CPU] += cpu - ran;
+	vector[x->rest_form == FL_REST_UNSEEN ? FL_CAUSE_OTHER : FL_CAUSE_CPU] += cpu - ran;
 	vector[FL_VECTOR_PATH(FL_PATH_SELF)] += cpu;
 	slot->on_at_ns = now;
 	barrier();

@@ -11,6 +11,7 @@
 
 #define FL_PROCESSES_MAX 8192
 #define FL_NEAR_REQUESTS 256
+#define FL_KNOWN_THREADS_SHIFT 10
 #define FL_REQUESTS 16384
 #define FL_REQUEST_PROBES 4
 #define FL_WORKS 4096
@@ -64,6 +65,7 @@ enum fl_rest {
 	FL_REST_NONE = 0,
 	FL_REST_ONE = 1,
 	FL_REST_VECTOR = 2,
+	FL_REST_UNSEEN = 3, /* no wake was seen */
 };
 
 /* Per slot, beside the public part. What a switch or a wake touches comes first, by cache lines. */
@@ -205,11 +207,19 @@ struct fl_task {
 	struct fl_timeline acting_for;
 };
 
-/* The traced thread that was switched in last on a CPU: spares its next events there a look into task storage. */
-struct fl_running {
-	fl_u64 task; /* address */
-	fl_u32 tid;  /* addresses are used again */
-	fl_u32 slot;
+/* A traced thread and its slot. What is half of another's is seen by the tid, which only one living thread has. */
+struct fl_known_thread {
+	fl_u64 task;     /* address of its task_struct */
+	fl_u64 tid_slot; /* tid << 32 | slot */
+};
+
+/*
+ * Traced threads at the places that their addresses hash to: spares most events the look into task storage, which is what
+ * counts. Of two threads with one place the later is found here. Small enough for memory in huge pages (fl_near_requests).
+ */
+struct fl_known_threads {
+	fl_u64 offset[6];
+	struct fl_known_thread places[1 << FL_KNOWN_THREADS_SHIFT];
 };
 
 struct fl_process {
@@ -250,7 +260,7 @@ struct fl_journal {
 	fl_u32 number; /* of the file system's device, as fl_device; 0: free */
 	fl_u32 index;  /* its own, plus one */
 	fl_u32 phase;
-	fl_u32 reserved;
+	fl_u32 disk;     /* that the file system lies on, as fl_device.number */
 	fl_u64 began_ns; /* the commit under way; 0: none */
 	fl_u64 phase_since_ns;
 	fl_u64 phase_ns[FL_JOURNAL_PHASES];

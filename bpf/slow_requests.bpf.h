@@ -14,8 +14,7 @@ struct {
 	__type(value, struct fl_slow_request);
 } slow_requests SEC(".maps");
 
-/* In .data, which the daemon maps: it sets the one and reads the other. */
-__u64 fl_slow_request_ns = 100000000;
+/* In .data, which the daemon maps. */
 __u64 fl_slow_request_count SEC(".data") = 0;
 
 static __noinline int slow_request(struct fl_request *r, struct request *rq, __u64 now)
@@ -55,7 +54,7 @@ static __noinline int slow_request(struct fl_request *r, struct request *rq, __u
 
 static __always_inline bool took_long(__u64 from, __u64 now)
 {
-	return from && now - from >= fl_slow_request_ns;
+	return from && now - from >= FL_SLOW_REQUEST_NS;
 }
 
 #endif

@@ -9,6 +9,8 @@
 #include "shared.h"
 
 #define FL_SLOW_REQUESTS 1024 /* kept; a power of two */
+#define FL_SLOW_REQUEST_NS \
+	25000000ull /* less than the daemon shows: it wants to know when a busy device completed last */
 #define FL_WRITERS 4096
 #define FL_FILE_NAMES 6 /* last parts of a path */
 #define FL_FILE_NAME_BYTES 32

@@ -13,7 +13,7 @@ static __always_inline __u32 state_cause(struct fl_scratch *x)
 
 	if (!x->state_word || bpf_probe_read_user(&word, sizeof(word), (void *)x->state_word))
 		return FL_CAUSE_COUNT;
-#pragma unroll
+#pragma nounroll
 	for (int i = 0; i < FL_STATE_RULES; i++) {
 		if (!x->rules[i].mask)
 			break;
@@ -31,6 +31,7 @@ static __noinline int thread_ends(struct task_struct *task, __u32 index)
 
 	if (t)
 		t->slot = 0;
+	thread_is_forgotten(task);
 	if (thread_at(index, &thread))
 		slot_retire(index, thread.slot, thread.x);
 	return 0;
@@ -169,14 +170,12 @@ int BPF_PROG(fl_switch, bool preempted, struct task_struct *prev, struct task_st
 	struct fl_thread thread = {};
 	__u64 now = 0;
 
-	if (thread_here(prev, &thread)) {
+	if (thread_of(prev, &thread)) {
 		now = bpf_ktime_get_ns();
 		switch_out(prev, &thread, now, preempted);
 	}
-	if (thread_of(next, &thread)) {
-		runs_here(next, thread.index);
+	if (thread_of(next, &thread))
 		switch_in(&thread, now ? now : bpf_ktime_get_ns());
-	}
 	return 0;
 }
 

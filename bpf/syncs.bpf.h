@@ -15,7 +15,7 @@ static __always_inline void count_sync(void)
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct fl_thread thread;
 
-	if (!thread_here(current, &thread))
+	if (!thread_of(current, &thread))
 		return;
 	notice_return(current, thread.index, thread.x);
 	thread.slot->syncs++;

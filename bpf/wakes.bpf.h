@@ -281,66 +281,76 @@ static __always_inline bool acts_for(struct fl_task *worker, struct task_struct 
 	       (worker->sleeps_before == current->nvcsw && !in_interrupt(current));
 }
 
-static __always_inline void explain_rest(struct fl_scratch *x, struct task_struct *sleeper, __u32 own_slot,
-					 __u64 now, __u64 rest)
+/* Rules 1 to 4. Out of line: most sleeps are named by the engine. */
+static __noinline int explain_by_waker(struct fl_scratch *x, struct task_struct *sleeper, __u32 own_slot,
+				       __u64 now, __u64 rest)
 {
 	struct task_struct *current = bpf_get_current_task_btf();
 	struct fl_request *r;
 	struct fl_thread waker;
 	struct fl_task *worker;
 
-	x->rest_total_ns = rest;
-	if (x->state_cause < FL_CAUSE_COUNT) {
-		rest_is(x, x->state_cause, FL_PATH_SELF);
-		if (x->detail) {
-			count_ns(x->detail, rest);
-			return;
-		}
-		count(FL_COUNTER_WAKE_STATE);
-		x->began = 1;
-		return;
-	}
+	if (!x)
+		return 0;
 	r = request_completing();
 	if (r && r->slot == own_slot && r->generation == x->request_generation) {
 		count(FL_COUNTER_WAKE_OWN);
 		explain_by_own(x, r, now, rest);
-		return;
+		return 0;
 	}
 	if (r) {
 		count(FL_COUNTER_WAKE_REQUEST);
 		explain_by_completion(x, r, now, rest);
-		return;
+		return 0;
 	}
 	if (current->flags & PF_WQ_WORKER) {
 		worker = task_of(current);
 		if (worker && acts_for(worker, current)) {
 			count(FL_COUNTER_WAKE_WORKER);
 			explain_by_request(x, &worker->acting_for, now, rest, FL_PATH_JOURNAL);
-			return;
+			return 0;
 		}
 	}
-	if (!thread_here(current, &waker) || waker.index == own_slot) {
+	if (!thread_of(current, &waker) || waker.index == own_slot) {
 		count(FL_COUNTER_WAKE_UNKNOWN);
 		x->began = 1;
 		rest_is_other(x, rest, FL_COUNTER_OTHER_UNKNOWN_NS);
-		return;
+		return 0;
 	}
 	if (in_interrupt(current)) {
 		count(FL_COUNTER_WAKE_INTERRUPT);
 		x->began = 1;
 		rest_is_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
-		return;
+		return 0;
 	}
 	if (!fl_preempt_known && in_iowait(sleeper)) {
 		/* cannot tell an interrupt from the thread: a sleeper in iowait is rather woken by a device */
 		count(FL_COUNTER_WAKE_IOWAIT);
 		rest_is_other(x, rest, FL_COUNTER_OTHER_INTERRUPT_NS);
-		return;
+		return 0;
 	}
 	count(FL_COUNTER_WAKE_THREAD);
 	notice_return(current, waker.index, waker.x);
 	x->began = waker.x->kind != FL_THREAD_JOURNAL;
 	explain_by_thread(x, waker.index, now, rest);
+	return 0;
+}
+
+static __always_inline void explain_rest(struct fl_scratch *x, struct task_struct *sleeper, __u32 own_slot,
+					 __u64 now, __u64 rest)
+{
+	x->rest_total_ns = rest;
+	if (x->state_cause >= FL_CAUSE_COUNT) {
+		explain_by_waker(x, sleeper, own_slot, now, rest);
+		return;
+	}
+	rest_is(x, x->state_cause, FL_PATH_SELF);
+	if (x->detail) {
+		count_ns(x->detail, rest);
+		return;
+	}
+	count(FL_COUNTER_WAKE_STATE);
+	x->began = 1;
 }
 
 /* The engine knows what a sleep is when nothing else does (MariaDB's leader before it orders a group: a replica). */

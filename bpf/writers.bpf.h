@@ -84,16 +84,16 @@ static __noinline struct fl_writer *writer_begins(struct fl_writer_key *key, str
 /* The current thread's process and this file; NULL: no block device holds it. */
 static __always_inline struct fl_writer *writer_of(struct inode *inode, __u64 now)
 {
-	struct super_block *super = BPF_CORE_READ(inode, i_sb);
+	struct super_block *super = inode->i_sb;
 	struct fl_writer_key key = {};
 	struct fl_writer *writer;
 	__u32 window = now >> FL_RECENT_SHIFT;
 
-	if (!super || !BPF_CORE_READ(super, s_bdev))
+	if (!super || !super->s_bdev)
 		return 0;
 	key.tgid = bpf_get_current_pid_tgid() >> 32;
-	key.super = BPF_CORE_READ(super, s_dev);
-	key.inode = BPF_CORE_READ(inode, i_ino);
+	key.super = super->s_dev;
+	key.inode = inode->i_ino;
 	writer = bpf_map_lookup_elem(&writers, &key);
 	if (!writer)
 		writer = writer_begins(&key, inode);

@@ -169,14 +169,13 @@ Pressure PressureReader::read_cgroup(uint32_t instance, const Cgroup &cgroup) co
 // 0::/system.slice/postgresql.service, or for v1 4:memory:/…; both at once where hierarchies are mixed.
 void PressureReader::resolve(const Followed &followed) {
   if (const auto known = cgroups_.find(followed.instance);
-      known != cgroups_.end() && known->second.process == followed.process)
+      known != cgroups_.end() && known->second.text == followed.cgroup)
     return;
-  const std::string text = read_text_file(fmt::format("{}/proc/{}/cgroup", root_, followed.process));
-  if (text.empty()) return;
+  if (followed.cgroup.empty()) return;
   const auto mounts = parse_mounts(read_text_file(root_ + "/proc/self/mountinfo"));
   Cgroup cgroup;
-  cgroup.process = followed.process;
-  for (const std::string_view line : split_lines(text)) {
+  cgroup.text = followed.cgroup;
+  for (const std::string_view line : split_lines(cgroup.text)) {
     const size_t first = line.find(':'), second = line.find(':', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) continue;
     const std::string_view controllers = line.substr(first + 1, second - first - 1), path = line.substr(second + 1);

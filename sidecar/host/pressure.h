@@ -30,11 +30,11 @@ struct Pressure {
 };
 using Pressures = std::vector<Pressure>;  // the host first
 
-// An observed server and one of its processes.
+// An observed server and what /proc/PID/cgroup said about one of its processes when it attached: by the time that
+// somebody asks, the process may be gone, as every client of PostgreSQL is.
 struct Followed {
   uint32_t instance = 0;
-  uint32_t process = 0;
-  bool operator==(const Followed &) const = default;
+  std::string cgroup;
 };
 
 class PressureReader {
@@ -47,7 +47,7 @@ class PressureReader {
     int64_t total = 0, softirq = 0, steal = 0;
   };
   struct Cgroup {
-    uint32_t process = 0;
+    std::string text;                               // that it was found with
     std::string name, unified, memory, cpu, blkio;  // folders; empty: not found
   };
   Pressure read_host();
@@ -57,7 +57,7 @@ class PressureReader {
 
   std::string root_;
   std::map<int, CpuTimes> last_cpus_;   // -1: all together
-  std::map<uint32_t, Cgroup> cgroups_;  // by instance; stays known when the process has ended
+  std::map<uint32_t, Cgroup> cgroups_;  // by instance
 };
 
 }  // namespace flushlight

@@ -9,6 +9,7 @@
 
 #include "sidecar/base/text.h"
 #include "sidecar/base/unique_fd.h"
+#include "sidecar/host/text_files.h"
 
 namespace flushlight {
 
@@ -27,6 +28,8 @@ ThreadFacts read_thread_facts(uint32_t tid) {
   facts.parent = static_cast<uint32_t>(std::strtoul(buffer + close_bracket + 4, nullptr, 10));
   return facts;
 }
+
+std::string read_cgroup_text(uint32_t process) { return read_text_file(fmt::format("/proc/{}/cgroup", process), 4096); }
 
 uint64_t own_cpu_ns() {
   timespec time{};

@@ -13,6 +13,9 @@ struct ThreadFacts {
 };
 ThreadFacts read_thread_facts(uint32_t tid);
 
+// What /proc/PID/cgroup says; empty: not visible here, or gone.
+std::string read_cgroup_text(uint32_t process);
+
 // CPU time of this process so far.
 uint64_t own_cpu_ns();
 

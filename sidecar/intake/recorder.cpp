@@ -30,7 +30,7 @@ void Recorder::put(ReplayKind kind, uint32_t lease, uint32_t ring, const void *b
   }
   data_.append(reinterpret_cast<const char *>(&chunk), sizeof chunk);
   if (size > 0) data_.append(static_cast<const char *>(bytes), size);
-  in_pass_ |= kind != ReplayKind::kPass;
+  in_pass_ |= kind != ReplayKind::kPass && kind != ReplayKind::kLook;
 }
 
 void Recorder::flush() {

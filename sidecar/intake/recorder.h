@@ -30,6 +30,7 @@ enum class ReplayKind : uint32_t {
   kPass,        // a pass over all rings has ended; a ReplayTime
   kCommand,     // an fl_command (reset); `lease` is not used
   kHistogram,   // of a device, at the end; a ReplayHistogram, then pairs of bucket and count, 64 bits each
+  kLook,        // at the devices, for stalls; text (stalls/look_record.h)
 };
 
 struct ReplayChunk {
@@ -63,6 +64,7 @@ class Recorder {
   void passed();
   void command(const fl_command &command) { put(ReplayKind::kCommand, 0, 0, &command, sizeof command); }
   void histograms(const std::vector<kernel::DeviceHistogram> &histograms);
+  void look(std::string_view text) { put(ReplayKind::kLook, 0, 0, text.data(), text.size()); }
   // Writes the file.
   Result<> finish();
 

@@ -20,6 +20,7 @@ struct Instance {
   uid_t owner = 0;
   uint32_t attached = 0;     // processes now
   uint32_t process = 0;      // the one that attached last, as this PID namespace numbers it
+  std::string cgroup;        // what /proc/PID/cgroup said of one of them; empty: not in use, or not visible from here
   uint64_t detached_ns = 0;  // when the last one left
   uint32_t traced = 0;       // of these, with a range of ledger slots
 

@@ -123,7 +123,9 @@ std::vector<JournalCommits> Tracer::journals() const {
     if (__atomic_load_n(&from.number, __ATOMIC_RELAXED) == 0) continue;
     JournalCommits &journal = result.emplace_back();
     journal.device = from.number;
+    journal.disk = from.disk;
     journal.in_progress_ns = from.began_ns;
+    journal.phase = static_cast<JournalCommits::Phase>(std::min<uint32_t>(from.phase, JournalCommits::kPhases));
     std::copy(std::begin(from.phase_ns), std::end(from.phase_ns), journal.phase_ns);
     journal.log_bytes = from.log_bytes;
     journal.flushes = from.flushes;

@@ -73,7 +73,9 @@ struct InFlight {
 struct JournalCommits {
   enum Phase { kStarting, kLocking, kFlushing, kLogging, kPhases };
   uint32_t device = 0;          // of the file system
+  uint32_t disk = 0;            // that it lies on; 0: not known yet
   uint64_t in_progress_ns = 0;  // since when; 0: none
+  Phase phase = kPhases;        // of that commit
   uint64_t phase_ns[kPhases] = {};
   uint64_t log_bytes = 0;  // size of the journal; 0: not known
   uint64_t flushes = 0;    // that its devices did during its commits

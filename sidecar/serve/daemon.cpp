@@ -15,6 +15,8 @@ namespace flushlight {
 namespace {
 
 constexpr uint64_t kHouseIntervalNs = 1'000'000'000;
+// Between two short sessions a server is still there.
+constexpr uint64_t kFollowIdleNs = 60'000'000'000;
 constexpr uint64_t kMetricsAgainNs = 10'000'000'000;
 constexpr size_t kTextsPerRow = 2;
 constexpr size_t kRefusedUidsMax = 1000;
@@ -61,12 +63,14 @@ Daemon::~Daemon() {
   intake_.drain();
   if (kernel_ != nullptr) recorder_->histograms(kernel_->histograms());
   intake_.set_recorder(nullptr);
+  stalls_.set_recorder(nullptr);
   if (auto finished = recorder_->finish(); !finished) spdlog::error("{}", finished.error().text);
 }
 
 void Daemon::record(const std::string &path) {
   recorder_ = std::make_unique<Recorder>(clock_, path);
   intake_.set_recorder(recorder_.get());
+  stalls_.set_recorder(recorder_.get());
 }
 
 Result<> Daemon::start() {
@@ -144,8 +148,11 @@ void Daemon::keep_house(uint64_t now_ns) {
   server_.enforce_deadlines();
   metrics_.enforce_deadlines();
   std::vector<Followed> followed;
-  for (const auto &[name, instance] : intake_.instances())
-    if (instance->attached > 0) followed.push_back({instance->id, instance->process});
+  for (const auto &[name, instance] : intake_.instances()) {
+    const bool in_use = instance->attached > 0 || now_ns < instance->detached_ns + kFollowIdleNs;
+    if (!in_use) instance->cgroup.clear();  // the server may come back in another one
+    if (!instance->cgroup.empty()) followed.push_back({instance->id, instance->cgroup});
+  }
   facts_.follow(std::move(followed));
   if (metrics_again_ns_ != 0 && now_ns >= metrics_again_ns_) serve_metrics();
   state_.refused_connections = server_.counts().refused_connections;

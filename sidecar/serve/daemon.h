@@ -38,6 +38,7 @@ class Daemon final : private ServerHandler {
   void reload(const Config &wanted);
   // Keeps what intake gets and writes it to this file at the end (tests/replay).
   void record(const std::string &path);
+  void replay_look() { stalls_.replay_look(*facts_.latest().devices); }
   void set_off(bool off, const std::string &reason);
 
   [[nodiscard]] HostFacts &facts() { return facts_; }

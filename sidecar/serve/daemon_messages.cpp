@@ -7,6 +7,7 @@
 
 #include "sidecar/base/log.h"
 #include "sidecar/base/text.h"
+#include "sidecar/host/process.h"
 #include "sidecar/serve/daemon.h"
 #include "sidecar/serve/view.h"
 
@@ -102,6 +103,7 @@ Result<> Daemon::welcome(Connection &connection, const fl_hello &hello) {
     recorder_->attached((*lease)->number(), granted);
   }
   (*instance)->process = static_cast<uint32_t>(connection.peer_pid);
+  if ((*instance)->cgroup.empty()) (*instance)->cgroup = read_cgroup_text((*instance)->process);
 
   fl_welcome welcome{};
   welcome.message = make_header(FL_MESSAGE_WELCOME, sizeof welcome);

@@ -12,11 +12,18 @@ double ms(uint64_t ns) { return static_cast<double>(ns) / 1e6; }
 
 // What the device did, by kind.
 constexpr std::string_view kKindWords[] = {
-    "completed nothing", "was sent nothing of what it was asked", "was far slower than usual with reads",
-    "was far slower than usual with writes", "was far slower than usual with cache flushes"};
+    "completed nothing",
+    "was sent nothing of what it was asked",
+    "was far slower than usual with reads",
+    "was far slower than usual with writes",
+    "was far slower than usual with cache flushes",
+    "had a file system's journal that was far slower than usual, though the device served,"};
 
 std::string culprit_words(const stalls::Stall &stall, const ViewContext &context) {
   const stalls::Culprit &culprit = stall.culprit;
+  if (culprit.is_crowd) return crowd_words(culprit, context);
+  if (culprit.process.empty() && stall.episode.kind == Kind::kJournal)
+    return "a task that is not known kept a commit of it from beginning to write (see stall_tasks)";
   if (culprit.is_device)
     return stall.episode.kind == Kind::kQueue
                ? "no process wrote far more than usual before: the scheduler or the device itself"
@@ -31,6 +38,15 @@ std::string culprit_words(const stalls::Stall &stall, const ViewContext &context
 }
 
 }  // namespace
+
+std::string crowd_words(const stalls::Culprit &culprit, const ViewContext &context) {
+  std::string file = context.see_all ? file_text(culprit.file, context) : "";
+  if (!file.empty()) file = ", most of it to " + file;
+  return fmt::format(
+      "the journal was kept busy by {}, which in the last seconds synced {} times and wrote {} MB{} "
+      "({:.0f} % of all)",
+      sanitize_utf8(culprit.process, 64), culprit.syncs, culprit.bytes >> 20, file, culprit.share * 100);
+}
 
 std::string file_text(const kernel::FileName &file, const ViewContext &context) {
   if (file.inode == 0) return "";

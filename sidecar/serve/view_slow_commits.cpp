@@ -12,6 +12,7 @@ struct Row {
   const StatementText *text = nullptr;
   bool visible = false;
   const stalls::Stall *stall = nullptr;
+  const stalls::Culprit *crowd = nullptr;  // of the journal that it waited for
 };
 
 std::span<const uint64_t, FL_VECTOR_COUNT> vector_of(const Row &row) {
@@ -74,7 +75,8 @@ std::vector<Column<Row>> slow_commit_columns() {
       {"verdict",
        [](const Row &r, auto &c) {
          const std::string sentence = verdict(r.commit->record.duration_ns, vector_of(r), r.commit->accounted());
-         return text_cell(r.stall != nullptr ? sentence + "; " + stall_words(*r.stall, c) : sentence);
+         if (r.stall != nullptr) return text_cell(sentence + "; " + stall_words(*r.stall, c));
+         return text_cell(r.crowd != nullptr ? sentence + "; " + crowd_words(*r.crowd, c) : sentence);
        }},
   };
   add_account_columns<Row>(&columns, [](const Row &row) -> const uint64_t * {
@@ -91,9 +93,11 @@ std::unique_ptr<View> make_slow_commits_view() {
         context.statistics.slow_commits().for_each([&](const SlowCommit &commit) {
           if (!context.shows(commit.key.instance)) return;
           Row row{&commit, context.find_instance(commit.key.instance), nullptr, context.may_see(commit.key.user)};
-          if (context.stalls != nullptr)
-            row.stall = context.stalls->log().stall_of(stalls::waited_commit(commit.record, commit.key),
-                                                       context.clock.now_ns());
+          if (context.stalls != nullptr) {
+            const auto waited = stalls::waited_commit(commit.record, commit.key);
+            row.stall = context.stalls->log().stall_of(waited, context.clock.now_ns());
+            row.crowd = context.stalls->crowd_of(waited);
+          }
           if (row.visible) row.text = context.texts.find(commit.key.instance, commit.key.queryid);
           visit(row);
         });

@@ -28,7 +28,7 @@ void add_waiting(const ViewContext &context, Row *row) {
       stalls::WaitedCommit commit;
       commit.begin_ns = live.window_begin_ns;
       commit.end_ns = row->now_ns;
-      commit.storage_ns = row->now_ns - std::min(row->now_ns, live.window_begin_ns);
+      commit.storage_ns = commit.journal_ns = row->now_ns - std::min(row->now_ns, live.window_begin_ns);
       commit.session_id = live.session_id;
       commit.key.instance = lease->instance().id;
       commit.key.queryid = live.queryid;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "sidecar/stalls/culprit.h"
 
+#include <algorithm>
 #include <map>
 #include <string>
 
@@ -10,6 +11,7 @@ namespace {
 // All of one name: a script that starts one copy after the other floods as well as a single one.
 struct Process {
   uint64_t bytes = 0, syncs = 0;
+  uint64_t last_ns = 0;
   bool is_database = false;
   const kernel::Writer *by_bytes = nullptr, *by_syncs = nullptr;  // its file with most of them
 };
@@ -31,23 +33,34 @@ double ratio(uint64_t part, uint64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
+// What was written to one device lately.
+struct Recent {
+  std::map<std::string, Process> processes;
+  uint64_t bytes = 0, syncs = 0;
+};
+
+Recent recent(const std::vector<kernel::Writer> &writers, uint32_t device, const std::set<uint32_t> &databases) {
+  Recent all;
+  for (const kernel::Writer &writer : writers) {
+    if (writer.file.device != device) continue;
+    Process &process = all.processes[writer.process];
+    process.is_database |= databases.contains(writer.tgid);
+    process.bytes += writer.recent_bytes;
+    process.syncs += writer.recent_syncs;
+    process.last_ns = std::max(process.last_ns, writer.last_ns);
+    all.bytes += writer.recent_bytes;
+    all.syncs += writer.recent_syncs;
+    if (process.by_bytes == nullptr || writer.recent_bytes > process.by_bytes->recent_bytes) process.by_bytes = &writer;
+    if (process.by_syncs == nullptr || writer.recent_syncs > process.by_syncs->recent_syncs) process.by_syncs = &writer;
+  }
+  return all;
+}
+
 }  // namespace
 
 Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &stall,
                      std::optional<double> usual_bytes_per_second, const std::set<uint32_t> &databases) {
-  std::map<std::string, Process> processes;
-  uint64_t all_bytes = 0, all_syncs = 0;
-  for (const kernel::Writer &writer : writers) {
-    if (writer.file.device != stall.device) continue;
-    Process &process = processes[writer.process];
-    process.is_database |= databases.contains(writer.tgid);
-    process.bytes += writer.recent_bytes;
-    process.syncs += writer.recent_syncs;
-    all_bytes += writer.recent_bytes;
-    all_syncs += writer.recent_syncs;
-    if (process.by_bytes == nullptr || writer.recent_bytes > process.by_bytes->recent_bytes) process.by_bytes = &writer;
-    if (process.by_syncs == nullptr || writer.recent_syncs > process.by_syncs->recent_syncs) process.by_syncs = &writer;
-  }
+  const auto [processes, all_bytes, all_syncs] = recent(writers, stall.device, databases);
   const double usual_bytes = usual_bytes_per_second.value_or(0) * static_cast<double>(kRecentNs) / 1e9;
   for (const auto &[name, process] : processes) {
     const double share = ratio(process.bytes, all_bytes);
@@ -62,6 +75,22 @@ Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &
           process.syncs >= kSyncStorm && share >= kFloodShare && !process.is_database)
         return blame(process, *process.by_syncs, share);
   return {};
+}
+
+std::optional<Culprit> find_crowd(const std::vector<kernel::Writer> &writers, uint32_t device,
+                                  const std::set<uint32_t> &databases, uint64_t now_ns) {
+  const Recent all = recent(writers, device, databases);
+  for (const auto &[name, process] : all.processes) {
+    if (process.is_database || process.syncs < kCrowdSyncs || process.syncs == all.syncs) continue;
+    if (process.last_ns + kCrowdFreshNs < now_ns) continue;
+    const double of_bytes = ratio(process.bytes, all.bytes), of_syncs = ratio(process.syncs, all.syncs);
+    if (std::max(of_bytes, of_syncs) < kFloodShare) continue;
+    Culprit culprit =
+        blame(process, of_bytes >= of_syncs ? *process.by_bytes : *process.by_syncs, std::max(of_bytes, of_syncs));
+    culprit.is_crowd = true;
+    return culprit;
+  }
+  return std::nullopt;
 }
 
 }  // namespace flushlight::stalls

@@ -15,7 +15,8 @@ namespace flushlight::stalls {
 
 struct Culprit {
   bool is_device = true;
-  std::string process;  // these: unless it is the device
+  bool is_crowd = false;  // a process that keeps the journal busy meanwhile, not one that wrote before
+  std::string process;    // these: unless it is the device
   uint32_t tgid = 0;
   kernel::FileName file;  // of its files the one that it wrote most to
   std::string cgroup;
@@ -33,5 +34,12 @@ inline constexpr uint64_t kRecentNs = 6'400'000'000;  // that "recent" of the wr
 // are not blamed. databases: processes that are attached.
 Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &stall,
                      std::optional<double> usual_bytes_per_second, const std::set<uint32_t> &databases);
+
+// Who keeps a file system's journal busy: a process that is no database, syncs, and does half or more of all that is
+// written or synced on the device, while others sync too. Nothing: nobody does.
+inline constexpr uint64_t kCrowdSyncs = 3;
+inline constexpr uint64_t kCrowdFreshNs = 2'000'000'000;  // quiet for longer: it has ended
+std::optional<Culprit> find_crowd(const std::vector<kernel::Writer> &writers, uint32_t device,
+                                  const std::set<uint32_t> &databases, uint64_t now_ns);
 
 }  // namespace flushlight::stalls

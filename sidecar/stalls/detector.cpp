@@ -15,7 +15,7 @@ using kernel::octave_low_ns;
 
 constexpr uint64_t kSuspiciousNs = 50'000'000;
 
-constexpr std::string_view kKindNames[] = {"freeze", "queue", "slow read", "slow write", "slow flush"};
+constexpr std::string_view kKindNames[] = {"freeze", "queue", "slow read", "slow write", "slow flush", "journal"};
 
 constexpr Kind slow_kind(size_t operation) {
   return static_cast<Kind>(static_cast<size_t>(Kind::kSlowRead) + operation);
@@ -89,7 +89,7 @@ Detector::Interval Detector::interval_of(const Device &device, const DeviceActiv
 
 void Detector::open_episode(Kind kind, uint64_t begin_ns, Device *device, Changes *changes) {
   Episode episode;
-  episode.id = ++last_id_;
+  episode.id = new_id();
   episode.device = device->last.device;
   episode.kind = kind;
   episode.begin_ns = begin_ns;
@@ -110,12 +110,13 @@ void Detector::close_episode(uint64_t end_ns, Device *device, Changes *changes) 
 
 void Detector::look_for_freeze(const Look &look, const DeviceActivity &now, Device *device, Changes *changes) {
   if (outstanding(now) == 0) return;
-  const uint64_t still_since_ns = std::max(device->idle_ns, oldest_ns(now));
+  // A long one may have completed after what completed was read.
+  const uint64_t still_since_ns = std::max({device->idle_ns, device->long_completion_ns, oldest_ns(now)});
   const uint64_t still_ns = since(look.now_ns, still_since_ns);
   suspicious_ |= still_ns >= kSuspiciousNs;
   if (still_ns < freeze_after_ns(*device)) return;
-  open_episode(now.at_device > 0 ? Kind::kFreeze : Kind::kQueue, std::max(device->idle_from_ns, oldest_ns(now)), device,
-               changes);
+  open_episode(now.at_device > 0 ? Kind::kFreeze : Kind::kQueue,
+               std::max({device->idle_from_ns, device->long_completion_ns, oldest_ns(now)}), device, changes);
   const uint64_t known = outstanding(now) - now.flushing;
   const bool more_than_known = now.kernel_inflight && device->kernel_counts && *now.kernel_inflight > known;
   if (device->ever_idle || (oldest_ns(now) != 0 && !more_than_known)) return;
@@ -219,6 +220,8 @@ void Detector::look_at(const Look &look, const DeviceActivity &shown, Device *de
     device->idle_ns = now_ns;
     device->ever_idle = true;
   }
+  for (const auto &[number, complete_ns] : look.long_completions)
+    if (number == now.device) device->long_completion_ns = std::max(device->long_completion_ns, complete_ns);
   device->window.push_back(interval);
   while (device->window.front().to_ns + kWindowNs < now_ns) {
     if (!device->open) device->history.add(device->window.front().completed);
@@ -269,6 +272,12 @@ std::vector<Episode> Detector::forget(uint64_t now_ns) {
     if (device.open) close_episode(now_ns, &device, &changes);
   devices_.clear();
   return std::move(changes.closed);
+}
+
+Detector::Service Detector::service(uint32_t device, uint64_t now_ns) const {
+  const auto found = devices_.find(device);
+  if (found == devices_.end()) return {};
+  return {!found->second.open && since(now_ns, found->second.idle_ns) <= kServesNs, found->second.recovered_ns};
 }
 
 std::vector<Episode> Detector::open() const {

@@ -24,11 +24,11 @@
 
 namespace flushlight::stalls {
 
-enum class Kind : uint8_t { kFreeze, kQueue, kSlowRead, kSlowWrite, kSlowFlush };
+enum class Kind : uint8_t { kFreeze, kQueue, kSlowRead, kSlowWrite, kSlowFlush, kJournal };
 std::string_view kind_name(Kind kind);
-bool is_slow(Kind kind);
+bool is_slow(Kind kind);  // something is still served
 
-// One stall of one device. Times of CLOCK_MONOTONIC.
+// One stall of one device, or (kJournal, found by JournalWatch) of a file system's journal on it. Times of CLOCK_MONOTONIC.
 struct Episode {
   uint64_t id = 0;  // grows with each episode
   uint32_t device = 0;
@@ -55,6 +55,7 @@ class Detector {
   static constexpr double kPaceHealthy = 0.25;
   static constexpr uint64_t kWindowNs = 1000 * kMs;
   static constexpr uint64_t kRecoveryNs = 300 * kMs;  // completions for so long, and it is over
+  static constexpr uint64_t kServesNs = 150 * kMs;    // without a completion for longer, it may have stopped
   static constexpr uint64_t kUsualAfterNs = 600'000 * kMs;
 
   struct Look {
@@ -72,6 +73,13 @@ class Detector {
   std::vector<Episode> forget(uint64_t now_ns);
 
   [[nodiscard]] std::vector<Episode> open() const;
+  uint64_t new_id() { return ++last_id_; }
+  // Whether a device completes what it is asked, and since when it does: the end of its last stall, 0: there was none.
+  struct Service {
+    bool serves = true;
+    uint64_t since_ns = 0;
+  };
+  [[nodiscard]] Service service(uint32_t device, uint64_t now_ns) const;
   // A request has been outstanding for a while: the next look should come soon.
   [[nodiscard]] bool suspicious() const { return suspicious_; }
 
@@ -90,6 +98,7 @@ class Detector {
     uint64_t looked_ns = 0;
     uint64_t idle_ns = 0;                  // last look that saw a completion, or nothing outstanding
     uint64_t idle_from_ns = 0;             // the look before that one: the completion came after it
+    uint64_t long_completion_ns = 0;       // last one that is known exactly
     bool ever_idle = false;                // idle_ns is such a look, not just the first one
     std::optional<uint64_t> kernel_bytes;  // when it was read last
     bool kernel_counts = false;            // the kernel's own counters move when requests complete

@@ -27,15 +27,14 @@ void History::fade(uint64_t now_ns) {
   }
 }
 
-std::optional<uint64_t> History::usual_ns(size_t operation) const {
-  constexpr double kTail = 0.001;
+std::optional<uint64_t> History::usual_ns(size_t operation, double tail) const {
   const auto &octaves = seen_[operation];
   const double total = std::accumulate(octaves.begin(), octaves.end(), 0.0);
   if (total < kEnough) return std::nullopt;
   double above = 0;
   for (size_t i = kernel::kOctaves; i-- > 0;) {
     above += octaves[i];
-    if (above > kTail * total) return kernel::octave_high_ns(i);
+    if (above > tail * total) return kernel::octave_high_ns(i);
   }
   return std::nullopt;
 }

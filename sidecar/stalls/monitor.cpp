@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "sidecar/base/log.h"
 #include "sidecar/base/text.h"
@@ -28,11 +29,27 @@ Monitor::Monitor(const Clock &clock, KernelPort *kernel, const Intake &intake, R
       read_disk_stats_(std::move(read_disk_stats)),
       next_ns_(source_ != nullptr ? 0 : UINT64_MAX) {}
 
-void Monitor::on_commit(const JoinedCommit &event) { log_.commit(waited_commit(event), clock_.now_ns()); }
+void Monitor::on_commit(const JoinedCommit &event) {
+  const WaitedCommit commit = waited_commit(event);
+  if (event.accounted()) {
+    journals_.commit(commit.begin_ns, commit.journal_ns);
+    journal_waits_ += commit.journal_ns >= kCrowdWaitNs;
+  }
+  log_.commit(commit, clock_.now_ns());
+}
 
 void Monitor::step(const BlockDevices &devices) {
   const uint64_t now_ns = clock_.now_ns();
   if (now_ns < next_ns_) return;
+  step_now(devices, now_ns);
+}
+
+void Monitor::replay_look(const BlockDevices &devices) {
+  step_now(devices, clock_.now_ns());
+  next_ns_ = UINT64_MAX;  // from now on only those of the record
+}
+
+void Monitor::step_now(const BlockDevices &devices, uint64_t now_ns) {
   if (!kernel_->enabled()) {
     next_ns_ = now_ns + kIntervalNs;
     return;
@@ -42,7 +59,7 @@ void Monitor::step(const BlockDevices &devices) {
     log_.keep_house(now_ns);
     next_house_ns_ = now_ns + kSecondNs;
   }
-  if (now_ns >= next_tasks_ns_ && !detector_.open().empty()) {
+  if (now_ns >= next_tasks_ns_ && !open().empty()) {
     look_at_tasks();
     next_tasks_ns_ = clock_.now_ns() + kTasksIntervalNs;
   }
@@ -52,6 +69,13 @@ void Monitor::step(const BlockDevices &devices) {
 void Monitor::forget() {
   const uint64_t now_ns = clock_.now_ns();
   for (const Episode &episode : detector_.forget(now_ns)) log_.close(episode, now_ns);
+  for (const Episode &episode : journals_.forget(now_ns)) log_.close(episode, now_ns);
+}
+
+std::vector<Episode> Monitor::open() const {
+  std::vector<Episode> all = detector_.open();
+  for (const Episode &episode : journals_.open()) all.push_back(episode);
+  return all;
 }
 
 void Monitor::look(const BlockDevices &devices) {
@@ -78,21 +102,82 @@ void Monitor::look(const BlockDevices &devices) {
     activity.kernel_bytes = disk.bytes;
   }
   remember_bytes(stats, look.now_ns);
+  if (recorder_ != nullptr) record_ = LookRecord{look.now_ns, clock_.unix_ns(), stats, look.devices, {}, {}, {}, {}};
   take_slow_requests(&look);
-  const Detector::Changes changes = detector_.look(look);
-  for (const Episode &episode : changes.opened) begin(episode, devices);
-  for (const Episode &episode : detector_.open())
+  take_over(detector_.look(look), look.now_ns, devices);
+  take_over(look_at_journals(look), look.now_ns, devices);
+  for (const Episode &episode : open())
     if (Stall *stall = log_.find(episode.id)) stall->episode = episode;
+  if (recorder_ != nullptr) recorder_->look(to_text(record_));
+}
+
+void Monitor::take_over(const Detector::Changes &changes, uint64_t now_ns, const BlockDevices &devices) {
+  for (const Episode &episode : changes.opened) begin(episode, devices);
   for (const Episode &episode : changes.closed) {
-    log_.close(episode, look.now_ns);
-    spdlog::info("stall {} of {} is over after {:.0f} ms", episode.id, log_.find(episode.id)->device,
+    log_.close(episode, now_ns);
+    const Stall *stall = log_.find(episode.id);
+    spdlog::info("stall {} of {} is over after {:.0f} ms", episode.id, stall != nullptr ? stall->device : "a device",
                  static_cast<double>(episode.end_ns - episode.begin_ns) / 1e6);
   }
+}
+
+Detector::Changes Monitor::look_at_journals(const Detector::Look &look) {
+  JournalWatch::Look watch;
+  watch.now_ns = look.now_ns;
+  std::vector<kernel::JournalCommits> journals = kernel_->journals();
+  if (recorder_ != nullptr) record_.journals = journals;
+  for (kernel::JournalCommits &commits : journals) {
+    if (commits.disk == 0) continue;
+    JournalActivity &journal = watch.journals.emplace_back();
+    journal.number = commits.device;
+    journal.device = commits.disk;
+    journal.in_progress_ns = commits.in_progress_ns;
+    journal.writes = commits.phase >= kernel::JournalCommits::kLogging;
+    journal.busy_ns = commits.sum_ns;
+    journal.commits = std::move(commits.buckets);
+    for (const kernel::DeviceActivity &activity : look.devices)
+      if (activity.device == commits.disk) journal.outstanding = activity.at_device + activity.queued;
+  }
+  watch.service = [&](uint32_t device) { return detector_.service(device, look.now_ns); };
+  watch.crowded = [&](uint32_t device) { return crowd(device, look.now_ns) != nullptr; };
+  watch.new_id = [this] { return detector_.new_id(); };
+  if (std::exchange(journal_waits_, 0) > 0)
+    for (const JournalActivity &journal : watch.journals) crowd(journal.device, look.now_ns);
+  return journals_.look(watch);
+}
+
+const Culprit *Monitor::crowd(uint32_t device, uint64_t now_ns) {
+  uint64_t &next_ns = next_crowd_ns_[device];
+  if (now_ns >= next_ns) {
+    next_ns = now_ns + kCrowdIntervalNs;
+    const auto [writers, databases] = who_writes();
+    if (auto culprit = find_crowd(writers, device, databases, now_ns))
+      crowds_.push_back({now_ns, device, std::move(*culprit)});
+    if (crowds_.size() > kCrowdsMax) crowds_.pop_front();
+  }
+  for (auto known = crowds_.rbegin(); known != crowds_.rend() && known->at_ns + kCrowdIntervalNs > now_ns; ++known)
+    if (known->device == device) return &known->culprit;
+  return nullptr;
+}
+
+const Culprit *Monitor::crowd_of(const WaitedCommit &commit) const {
+  if (commit.journal_ns < kCrowdWaitNs || 2 * commit.journal_ns < commit.end_ns - commit.begin_ns) return nullptr;
+  const Crowd *nearest = nullptr;
+  uint64_t distance_ns = kCrowdNs;
+  for (const Crowd &crowd : crowds_) {
+    const uint64_t apart_ns = std::max(crowd.at_ns, commit.end_ns) - std::min(crowd.at_ns, commit.end_ns);
+    if (apart_ns > distance_ns) continue;
+    distance_ns = apart_ns;
+    nearest = &crowd;
+  }
+  return nearest != nullptr ? &nearest->culprit : nullptr;
 }
 
 void Monitor::take_slow_requests(Detector::Look *look) {
   for (kernel::SlowRequest &request : source_->take_slow_requests(&lost_requests_)) {
     look->long_completions.emplace_back(request.device, request.complete_ns);
+    if (recorder_ != nullptr) record_.requests.push_back(request);
+    if (request.complete_ns - request.start_ns < kSlowRequestNs) continue;
     KnownRequest known;
     known.process = sanitize_utf8(request.process, kNameBytes);
     if (known.process.empty() && request.tid != 0) known.process = read_thread_facts(request.tid).name;
@@ -124,11 +209,16 @@ std::optional<double> Monitor::usual_bytes_per_second(uint32_t device, uint64_t 
   return static_cast<double>(last.bytes - first.bytes) * 1e9 / static_cast<double>(last.at_ns - first.at_ns);
 }
 
-std::set<uint32_t> Monitor::databases(const std::vector<kernel::ThreadState> &threads) const {
-  std::set<uint32_t> processes;
-  for (const kernel::ThreadState &thread : threads)
-    if (thread.kind != 2) processes.insert(thread.host_tgid);  // journal threads are nobody's
-  return processes;
+std::pair<std::vector<kernel::Writer>, std::set<uint32_t>> Monitor::who_writes() {
+  std::set<uint32_t> databases;
+  for (const kernel::ThreadState &thread : kernel_->threads())
+    if (thread.kind != 2) databases.insert(thread.host_tgid);  // journal threads are nobody's
+  std::vector<kernel::Writer> writers = source_->writers();
+  if (recorder_ != nullptr) {
+    record_.writers = writers;
+    record_.databases = databases;
+  }
+  return {std::move(writers), std::move(databases)};
 }
 
 void Monitor::begin(const Episode &episode, const BlockDevices &devices) {
@@ -139,8 +229,14 @@ void Monitor::begin(const Episode &episode, const BlockDevices &devices) {
     stall.device = found->second.name;
     stall.mount_point = found->second.mount_point;
   }
-  stall.culprit = find_culprit(source_->writers(), episode, usual_bytes_per_second(episode.device, episode.begin_ns),
-                               databases(kernel_->threads()));
+  if (episode.kind != Kind::kJournal) {
+    const auto [writers, databases] = who_writes();
+    stall.culprit = find_culprit(writers, episode, usual_bytes_per_second(episode.device, episode.begin_ns), databases);
+  } else if (const Culprit *culprit = crowd(episode.device, now_ns)) {
+    stall.culprit = *culprit;
+  } else {
+    stall.culprit.is_device = false;  // somebody
+  }
   spdlog::warn("stall {} of {} ({}) began {:.0f} ms ago", episode.id, stall.device, kind_name(episode.kind),
                static_cast<double>(now_ns - episode.begin_ns) / 1e6);
   next_tasks_ns_ = 0;
@@ -154,7 +250,7 @@ void Monitor::look_at_tasks() {
   std::map<uint32_t, Known> threads;
   for (const kernel::ThreadState &thread : kernel_->threads())
     threads[thread.host_tid] = {thread.device, thread.kind == 1};
-  const std::vector<Episode> open = detector_.open();
+  const std::vector<Episode> open = this->open();
   std::map<uint64_t, uint64_t> others;  // by stall
   const uint64_t now_ns = clock_.now_ns();
   for (const kernel::BlockedTask &task : source_->blocked_tasks()) {

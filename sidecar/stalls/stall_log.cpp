@@ -24,11 +24,12 @@ WaitedCommit waited_commit(const fl_record_commit &record, const StatementKey &k
   commit.session_id = record.session_id;
   commit.key = key;
   if ((record.flags & FL_COMMIT_ACCOUNTED) == 0) {
-    commit.storage_ns = record.duration_ns;
+    commit.storage_ns = commit.journal_ns = record.duration_ns;
   } else {
     static constexpr std::array kStorage = {FL_CAUSE_FLUSH, FL_CAUSE_WRITE,    FL_CAUSE_READ,
                                             FL_CAUSE_QUEUE, FL_CAUSE_THROTTLE, FL_CAUSE_OTHER};
     for (const int cause : kStorage) commit.storage_ns += record.vector_ns[cause];
+    commit.journal_ns = record.vector_ns[FL_VECTOR_PATH(FL_PATH_JOURNAL)];
   }
   return commit;
 }
@@ -53,6 +54,7 @@ bool Stall::hit(const WaitedCommit &commit, uint64_t now_ns) const {
   const uint64_t from_ns = std::max(commit.begin_ns, episode.begin_ns), to_ns = std::min(commit.end_ns, end_ns);
   const uint64_t least_ns = is_slow(episode.kind) ? kSlowWaitMinNs : StallLog::kWaitMinNs;
   if (to_ns < from_ns + least_ns || commit.storage_ns < least_ns) return false;
+  if (episode.kind == Kind::kJournal && commit.journal_ns < least_ns) return false;
   // From a device that serves nothing no commit can return before it serves again: such a one waited for another.
   return is_slow(episode.kind) || lasts() || commit.end_ns + StallLog::kWaitMinNs >= end_ns;
 }

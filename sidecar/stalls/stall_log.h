@@ -18,6 +18,7 @@ namespace flushlight::stalls {
 struct WaitedCommit {
   uint64_t begin_ns = 0, end_ns = 0;
   uint64_t storage_ns = 0;  // waited for storage; all of it where that was not observed
+  uint64_t journal_ns = 0;  // waited for a file system's journal; all of it likewise
   StatementKey key;         // of the statement that wrote most, where the commit was explicit
   uint64_t session_id = 0;
 };

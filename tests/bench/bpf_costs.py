@@ -40,32 +40,48 @@ def ours(costs):
     return {name: cost for name, cost in costs.items() if name.startswith("fl_") and cost[1]}
 
 
-def per_io(costs):
-    """ns of our block programs for each request that was started."""
-    started = costs.get("fl_io_start", (0, 0))[1]
-    return sum(costs[name][0] for name in BLOCK_PROGRAMS if name in costs) / started if started else None
+def per_io(costs, names, requests):
+    """ns of these programs for each request that the device completed."""
+    return sum(costs[name][0] for name in names if name in costs) / requests if requests else None
 
 
-class Biolatency:
-    """bcc's `biolatency -Q` (Debian's libbpf-tools), attached beside us to the same events."""
+def requests_of(device):
+    """Requests that the block device `device` has completed: reads, writes, discards and flushes."""
+    for line in Path("/proc/diskstats").read_text().splitlines():
+        fields = line.split()
+        if fields[2] == device:
+            return sum(int(fields[i]) for i in (3, 7, 14, 18))
+    raise RuntimeError(f"{device} is not in /proc/diskstats")
 
-    PROGRAMS = ("block_rq_insert", "block_rq_insert_btf", "block_rq_issue", "block_rq_issue_btf", "block_rq_complete",
-                "block_rq_complete_btf")
+
+class Attached:
+    """A program that attaches BPF programs of its own while it runs; `programs`: their names."""
+
+    def __init__(self, command, programs, wait_s=0.0):
+        self.command, self.programs, self.wait_s = command, programs, wait_s
 
     def __enter__(self):
-        self.process = subprocess.Popen(["/usr/sbin/biolatency", "-Q", "3600", "1"], stdout=subprocess.DEVNULL,
-                                        stderr=subprocess.PIPE)
-        time.sleep(2)
+        self.process = subprocess.Popen(self.command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        if self.wait_s:
+            time.sleep(self.wait_s)
+        else:
+            self.process.stdout.readline()
         if self.process.poll() is not None:
-            raise RuntimeError(f"biolatency does not run: {self.process.stderr.read().decode()[-300:]}")
+            raise RuntimeError(f"{self.command[0]} does not run: {self.process.stderr.read().decode()[-300:]}")
         return self
 
     def __exit__(self, *_):
         self.process.terminate()
-        self.process.wait(10)
+        self.process.communicate(timeout=10)
 
-    @classmethod
-    def per_io(cls, costs):
-        """Of its programs for each request that was started: the same count of requests as ours."""
-        started = costs.get("fl_io_start", (0, 0))[1]
-        return sum(costs.get(name, (0, 0))[0] for name in cls.PROGRAMS) / started if started else None
+
+def biolatency():
+    """bcc's `biolatency -Q` (Debian's libbpf-tools)."""
+    events = ("block_rq_insert", "block_rq_issue", "block_rq_complete")
+    return Attached(["/usr/sbin/biolatency", "-Q", "3600", "1"], events + tuple(f"{name}_btf" for name in events), wait_s=2)
+
+
+def empty_programs(build):
+    """Programs that do nothing at our events."""
+    folder = Path(build) / "tests/bench"
+    return Attached([folder / "empty", folder / "empty.bpf.o"], ())

@@ -25,11 +25,8 @@ class Gate : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
     if (process) return;  // shared with Group: loading can take ten seconds (tests/vm)
-    flushlight::kernel::Options options;
-    options.without_io_start = std::getenv("FLUSHLIGHT_GATE_WITHOUT_IO_START") != nullptr;
-    auto loaded = Tracer::load(options);
-    ASSERT_TRUE(loaded) << loaded.error().text;
-    tracer = std::move(*loaded);
+    tracer = load_tracer();
+    ASSERT_TRUE(tracer);
     process = std::make_unique<TracedProcess>(*tracer);
   }
   static void TearDownTestSuite() {

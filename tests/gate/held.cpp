@@ -58,11 +58,8 @@ class Setting {
 class Held : public ::testing::Test {
  protected:
   static void SetUpTestSuite() {
-    flushlight::kernel::Options options;
-    options.without_io_start = std::getenv("FLUSHLIGHT_GATE_WITHOUT_IO_START") != nullptr;
-    auto loaded = Tracer::load(options);
-    ASSERT_TRUE(loaded) << loaded.error().text;
-    tracer = std::move(*loaded);
+    tracer = load_tracer();
+    ASSERT_TRUE(tracer);
     process = std::make_unique<TracedProcess>(*tracer);
   }
   static void TearDownTestSuite() {

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 #include "tests/gate/traced.h"
 
+#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 
 #include <atomic>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <stdexcept>
 
@@ -25,6 +27,13 @@ uint64_t now_ns() {
   timespec t{};
   clock_gettime(CLOCK_MONOTONIC, &t);
   return static_cast<uint64_t>(t.tv_sec) * 1'000'000'000u + static_cast<uint64_t>(t.tv_nsec);
+}
+
+std::unique_ptr<flushlight::kernel::Tracer> load_tracer(flushlight::kernel::Options options) {
+  options.without_io_start = std::getenv("FLUSHLIGHT_GATE_WITHOUT_IO_START") != nullptr;
+  auto loaded = flushlight::kernel::Tracer::load(options);
+  if (!loaded) ADD_FAILURE() << loaded.error().text;
+  return loaded ? std::move(*loaded) : nullptr;
 }
 
 double Account::cause_sum() const {

@@ -37,6 +37,10 @@ void rename_thread(const char *name);
 std::string token_name(uint64_t token);
 std::string slot_name(uint32_t slot, uint32_t nonce);
 
+// Loads and attaches the programs, as the environment wants them: FLUSHLIGHT_GATE_WITHOUT_IO_START asks for the variant for
+// kernels before 6.5. nullptr: the calling test has failed.
+std::unique_ptr<flushlight::kernel::Tracer> load_tracer(flushlight::kernel::Options options = {});
+
 class TracedProcess {
  public:
   explicit TracedProcess(flushlight::kernel::Tracer &tracer, uint32_t slots = 64);

@@ -11,6 +11,7 @@
 
 #include "fixture.h"
 #include "sidecar/intake/recorder.h"
+#include "sidecar/stalls/look_record.h"
 
 namespace flushlight::test {
 namespace {
@@ -131,9 +132,28 @@ class Replay : public DaemonTest, public ::testing::WithParamInterface<std::stri
         kernel_->histogram_list.push_back(std::move(histogram));
         break;
       }
+      case ReplayKind::kLook:
+        look(item.bytes);
+        break;
       default:
         FAIL() << "a chunk of unknown kind " << item.chunk.kind;
     }
+  }
+  void look(const std::string &text) {
+    auto look = stalls::parse_look(text);
+    ASSERT_TRUE(look);
+    clock_.set(look->now_ns, look->unix_ns);
+    disk_stats_ = look->stats;
+    kernel_->journal_list = look->journals;
+    kernel_->stall_source.activity_list = look->devices;
+    kernel_->stall_source.request_list = look->requests;
+    if (look->writers) {
+      kernel_->stall_source.writer_list = *look->writers;
+      kernel_->thread_list.clear();
+      for (const uint32_t tgid : look->databases)
+        kernel_->thread_list.push_back({.host_tid = tgid, .host_tgid = tgid, .kind = 1});
+    }
+    daemon_->replay_look();
   }
   static void write_records(RawRing ring, std::string_view bytes) {
     while (bytes.size() >= sizeof(fl_record_header)) {
@@ -150,8 +170,8 @@ class Replay : public DaemonTest, public ::testing::WithParamInterface<std::stri
   std::map<uint32_t, RawClient> clients_;
 };
 
-constexpr std::string_view kViews[] = {"statements", "statements_info", "slow_commits",
-                                       "latency",    "devices",         "replication"};
+constexpr std::string_view kViews[] = {"statements", "statements_info", "slow_commits",  "latency",
+                                       "devices",    "stalls",          "slow_requests", "replication"};
 
 TEST_P(Replay, RowsAreTheGoldenOnes) {
   play(REPLAY_FOLDER "/records/" + GetParam() + ".gz");
@@ -211,6 +231,28 @@ TEST_P(Replay, RowsSayWhatTheLiveViewsSaid) {
   const double held_ms = live.at("held_in_commit_ms");
   EXPECT_NEAR(seen_ms, held_ms, live.at("tolerance").get<double>() * held_ms) << "the client's own clock";
   EXPECT_GE(sum(cause + "_ms") / accounted, 0.8 * seen_ms);
+}
+
+TEST_P(Replay, StallsAreThoseOfTheLiveViews) {
+  std::ifstream file(REPLAY_FOLDER "/records/" + GetParam() + ".json");
+  const json live = json::parse(file);
+  play(REPLAY_FOLDER "/records/" + GetParam() + ".gz");
+  if (HasFatalFailure()) return;
+  const Table rows = rows_of("stalls");
+  const json stalls = live.value("stalls", json::array());  // older records have no looks
+  ASSERT_EQ(rows.size(), stalls.size());
+  for (const json &stall : stalls) {
+    const auto row = std::find_if(rows.begin(), rows.end(),
+                                  [&](const auto &one) { return one.at("stall_id").integer == stall.at("id"); });
+    ASSERT_NE(row, rows.end());
+    EXPECT_EQ(row->at("kind").text, stall.at("kind"));
+    EXPECT_EQ(row->at("culprit_process").text, stall.at("culprit"));
+    EXPECT_EQ(row->at("commits_hit").integer, stall.at("commits_hit"));
+    EXPECT_EQ(row->at("sessions_hit").integer, stall.at("sessions_hit"));
+    if (!stall.at("ended_at").is_null()) {
+      EXPECT_NEAR(row->at("age_ms").real, stall.at("ms").get<double>(), 1e-3);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Runs, Replay, ::testing::ValuesIn(record_names()),

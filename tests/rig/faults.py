@@ -102,7 +102,7 @@ FAULTS = {
                  engines=("mariadb", "mariadb-pool", "postgres15", "postgres18")),
     "throttle": Fault(block_faults.throttle, 50, "throttle", witness="gap"),
     "dirty": Fault(block_faults.dirty, 100, "throttle", witness="dirty", load=("--row-bytes", "65536")),
-    "journal-neighbour": Fault(block_faults.journal_neighbour, 5, path="journal", engines=BINLOG, file_systems=("ext4",),
+    "journal-neighbour": Fault(block_faults.journal_neighbour, 50, path="journal", engines=BINLOG, file_systems=("ext4",),
                                load=("--row-bytes", "8192")),
     # Commits use no ring, and none waits for that thread: this one shows in the view `rings`, not in an account.
     "sqpoll": Fault(uring.starved, 200, report=uring.report, engines=("mariadb", "postgres15", "postgres18")),

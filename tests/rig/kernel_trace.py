@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: GPL-2.0-or-later
-"""The kernel's own tracer (tracefs) as a witness beside flushlight: when a server's I/O waited before it was issued, and
-when its threads were paused for dirty pages. An instance of its own; nothing else on the machine is touched."""
+"""The kernel's own tracer (tracefs) as a witness beside flushlight: when a server's I/O waited before it was issued, how
+long requests were at the device, when threads were paused for dirty pages. An instance of its own; nothing else on the machine is touched."""
 import contextlib
 import os
 import re
@@ -13,12 +13,14 @@ BUFFER_KB = 16384
 EVENTS = {
     "queue": ("block/block_bio_queue", "block/block_getrq", "block/block_rq_issue", "block/block_bio_backmerge",
               "block/block_bio_frontmerge"),
+    "device": ("block/block_rq_issue", "block/block_rq_complete"),
     "dirty": ("writeback/balance_dirty_pages", "sched/sched_waking"),
 }
 # "    dd-123     [001] d.... 12345.678901: block_rq_issue: 7,0 WS 4096 () 800 + 8 none,0,0 [dd]"
 LINE = re.compile(r"^.{16}-(\d+) +\[\d+\] \S+ +(\d+)\.(\d{6}): (\w+): (.*)$")
 BIO = re.compile(r"^\d+,\d+ (\w+) (\d+) \+ (\d+)")
 REQUEST = re.compile(r"^\d+,\d+ (\w+) \d+ \(.*?\) (\d+) \+ (\d+)")
+COMPLETE = re.compile(r"^\d+,\d+ (\w+) \(.*?\) (\d+) \+ (\d+)")
 PAUSE = re.compile(r" pause=(-?\d+) ")
 WOKEN = re.compile(r" pid=(\d+) ")
 
@@ -92,6 +94,21 @@ def queue_intervals(rows, pids):
             waiting[(pid if flush else sector)] = ns
         elif event == "block_getrq" and flush and pid in waiting:
             found.append((waiting.pop(pid), ns))
+    return found
+
+
+def device_times(rows):
+    """(sector, issue_ns, complete_ns) of all requests with data that the device was sent and completed in one piece."""
+    issued, found = {}, []
+    for _, ns, event, text in rows:
+        match = (REQUEST if event == "block_rq_issue" else COMPLETE).match(text)
+        if not match or int(match.group(3)) == 0:
+            continue
+        place = int(match.group(2)), int(match.group(3))
+        if event == "block_rq_issue":
+            issued[place] = ns
+        elif place in issued:
+            found.append((place[0], issued.pop(place), ns))
     return found
 
 

@@ -19,5 +19,5 @@ def named(rows):
 
 
 def stalls_since(server, started):
-    """Those of the rig's device that began since a time that the server itself gave."""
-    return named(server.sql(query(server, f"device = '{server.device.loop}' AND started_at >= '{started}'")))
+    """Those of the rig's device that lasted at or after a time that the server itself gave."""
+    return named(server.sql(query(server, f"device = '{server.device.loop}' AND (ended_at IS NULL OR ended_at >= '{started}')")))

@@ -12,7 +12,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from faults import EVERYWHERE, FAULTS  # noqa: E402
 from judge import judge  # noqa: E402
-from kernel_trace import dirty_intervals, parsed, queue_intervals  # noqa: E402
+from kernel_trace import device_times, dirty_intervals, parsed, queue_intervals  # noqa: E402
 from measure import CAUSES, PATHS, view_figures  # noqa: E402
 from witness import Coverage, gap, held, union  # noqa: E402
 
@@ -80,6 +80,15 @@ class Arithmetic(unittest.TestCase):
         self.assertEqual(queue_intervals(rows, {77}), [(5_000_100_000, 5_050_100_000), (5_060_000_000, 5_070_000_000)])
         self.assertEqual(dirty_intervals(rows, {77}), [(5_080_000_000, 5_096_000_000)])
         self.assertEqual(dirty_intervals(rows, {88}), [])
+
+    def test_times_at_the_device(self):
+        rows = parsed("\n".join((
+            "    kworker/0:1H-99      [000] ..... 5.050100: block_rq_issue: 7,0 WS 8192 () 4088 + 16 none,0,0 [kworker/0:1H]",
+            "    kworker/0:1H-99      [000] ..... 5.050200: block_rq_issue: 7,0 FF 0 () 0 + 0 none,0,0 [kworker/0:1H]",
+            "    kworker/0:1H-99      [000] ..... 5.051000: block_rq_complete: 7,0 W () 512 + 8 none,0,0 [0]",
+            "    kworker/0:1H-99      [000] ..... 5.060100: block_rq_complete: 7,0 WS () 4088 + 16 none,0,0 [0]",
+            "    kworker/0:1H-99      [000] ..... 5.070000: block_rq_complete: 7,0 FF () 18446744073709551615 + 0 none,0,0 [0]")))
+        self.assertEqual(device_times(rows), [(4088, 5_050_100_000, 5_060_100_000)])
 
     def test_columns_come_from_the_definition_of_the_views(self):
         self.assertEqual((CAUSES[0], CAUSES[-1], PATHS), ("oncpu", "other", ["self", "journal", "peer"]))

@@ -6,6 +6,7 @@
 """
 import argparse
 import json
+import re
 import sys
 import unittest
 from pathlib import Path
@@ -13,10 +14,12 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "rig"))
 from freeze import FLOOD_FILE, FREEZE_MS, measure_freeze  # noqa: E402
 from measure import measure  # noqa: E402
+from server_threads import processes_below  # noqa: E402
 from session import running  # noqa: E402
 
 SESSIONS = 4
-SEEN_WITHIN_MS = 700
+SEEN_SLACK_MS = 400  # a look of the daemon, one of ours, and what a busy host adds
+TRACED_WITHIN_MS = 1
 OPTIONS = None
 
 
@@ -45,7 +48,9 @@ class Stalls(unittest.TestCase):
         self.assertEqual(stall["sessions_hit"], SESSIONS)
         self.assertEqual(stall["commits_waiting"], 0)
         self.assertIsNotNone(result["seen_after_ms"], "not seen while it lasted")
-        self.assertLess(result["seen_after_ms"], SEEN_WITHIN_MS)
+        # docs/decisions/0015: four times what is usual, which is more where a flood came before
+        usual_ms = float(re.search(r"usual: below ([\d.]+) ms", stall["verdict"]).group(1))
+        self.assertLess(result["seen_after_ms"], max(250, 4 * usual_ms) + SEEN_SLACK_MS)
         during = result["seen_last"][0]
         self.assertIsNone(during["ended_at"])
         self.assertEqual(during["id"], stall["id"])
@@ -55,14 +60,24 @@ class Stalls(unittest.TestCase):
         return stall
 
     def check_parts(self, result, stall):
-        parts = [{name.lower(): value for name, value in row.items()} for row in result["slow_requests"]]
-        self.assertAlmostEqual(parts[0]["total_ms"], result["held_ms"], delta=0.05 * result["held_ms"])
+        # The slowest was held all the time. In a flooded queue it has waited for others before the device stopped.
+        parts, held_ms = result["slow_requests"], result["held_ms"]
+        self.assertGreaterEqual(parts[0]["total_ms"], 0.95 * held_ms)
+        if not result["flooded"]:
+            self.assertLessEqual(parts[0]["total_ms"], 1.05 * held_ms)
+        traced = [part for part in parts if part["traced_ms"] is not None]
+        for part in traced:
+            self.assertAlmostEqual(part["device_ms"], part["traced_ms"], delta=TRACED_WITHIN_MS, msg=part)
+        self.assertTrue(traced or not result["flooded"], parts)
         self.assertEqual(parts[0]["stall_id"], stall["id"])
         tasks = [{name.lower(): value for name, value in row.items()} for row in result["tasks"]]
         blocked = [task for task in tasks if task["stall_id"] == stall["id"]]
         self.assertTrue(blocked)
         self.assertTrue(all(task["wait_function"] and task["stack"] for task in blocked), blocked)
-        self.assertTrue(any(task["role"] == "session" or task["thread_name"].startswith("jbd2/") for task in blocked), blocked)
+        # what hangs of the commits: a session, a thread that syncs for them, or the journal
+        own = processes_below(self.server.process.pid)
+        self.assertTrue(any(task["role"] == "session" or task["process_id"] in own or task["thread_name"].startswith("jbd2/")
+                            for task in blocked), blocked)
         hit = [{name.lower(): value for name, value in row.items()} for row in result["slow_commits"]]
         self.assertIn(stall["id"], [row["stall_id"] for row in hit])
 

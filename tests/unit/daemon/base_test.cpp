@@ -4,8 +4,8 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <fstream>
 
+#include "file_tree.h"
 #include "sidecar/base/config.h"
 #include "sidecar/base/config_settings.h"
 #include "sidecar/base/symbols.h"
@@ -175,21 +175,7 @@ TEST(Config, SettingsThatDoNotFitTogether) {
   EXPECT_FALSE(check_config(small));
 }
 
-class FakeSys : public ::testing::Test {
- protected:
-  void SetUp() override {
-    char folder[] = "/tmp/flushlight-sys-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    root_ = folder;
-  }
-  void TearDown() override { std::filesystem::remove_all(root_); }
-  void put(const std::string &path, const std::string &text) {
-    const auto file = std::filesystem::path(root_) / path;
-    std::filesystem::create_directories(file.parent_path());
-    std::ofstream(file) << text << "\n";
-  }
-  std::string root_;
-};
+using FakeSys = FileTree;
 
 TEST_F(FakeSys, DiskWithAPartition) {
   put("block/vdb/dev", "254:16");

@@ -2,29 +2,18 @@
 // Stacked block devices in a /sys of the test's own.
 #include "sidecar/host/layers.h"
 
-#include <gtest/gtest.h>
-
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "file_tree.h"
 
 namespace flushlight::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-class Layers : public ::testing::Test {
+class Layers : public FileTree {
  protected:
-  void SetUp() override {
-    char folder[] = "/tmp/flushlight-sys-XXXXXX";
-    ASSERT_NE(mkdtemp(folder), nullptr);
-    root_ = folder;
-  }
-  void TearDown() override { fs::remove_all(root_); }
-  void put(const std::string &path, const std::string &text) {
-    fs::create_directories((fs::path(root_) / path).parent_path());
-    std::ofstream(fs::path(root_) / path) << text << "\n";
-  }
   void disk(const std::string &name, const std::string &number) {
     put("block/" + name + "/dev", number);
     put("block/" + name + "/size", "1000");
@@ -39,7 +28,6 @@ class Layers : public ::testing::Test {
     add_layers(root_, disk_stats, &devices);
     return devices;
   }
-  std::string root_;
 };
 
 TEST_F(Layers, DeviceMapperOnAPartitionOnRaid) {

@@ -77,7 +77,7 @@ class SimulatedDevice {
     const uint32_t bucket = fl_histogram_bucket(took_ns);
     activity_.completed[request.operation][std::min<size_t>(bucket / FL_HISTOGRAM_SUB, kernel::kOctaves - 1)]++;
     completed_++;
-    if (took_ns >= 100 * kMs) long_completions.emplace_back(activity_.device, now_ns);
+    if (took_ns >= 25 * kMs) long_completions.emplace_back(activity_.device, now_ns);
   }
 
   uint32_t servers_;

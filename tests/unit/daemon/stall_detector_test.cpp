@@ -138,6 +138,21 @@ TEST_F(StallDetector, FloodedAndFrozenIsOneStall) {
   EXPECT_EQ(closed[0].inflight, 128u);
 }
 
+// On a host without a free CPU the last look may be long ago; what is known exactly counts.
+TEST_F(StallDetector, BeginIsExactAlthoughLooksAreLate) {
+  auto &disk = add(7);
+  load = clients(disk, 128, kWrite);
+  run_ms(5000);
+  next_look_ns = now_ns + 400 * kMs;
+  run_ms(300);
+  const uint64_t begin = now_ns;
+  freeze_for_ms(disk, 1500);
+  run_ms(4000);
+  ASSERT_EQ(closed.size(), 1u);
+  EXPECT_NEAR(ms(closed[0].begin_ns), ms(begin), 10);
+  EXPECT_NEAR(length_ms(closed[0]), 1500, 15);
+}
+
 // A device that lets one request through now and then has not recovered.
 TEST_F(StallDetector, StutterIsOneStall) {
   auto &disk = add(7);

@@ -192,6 +192,76 @@ TEST_F(StallViews, ProcessThatFloodedItIsTheCulprit) {
   EXPECT_EQ(rows[2].at("file").text, "x");
 }
 
+TEST_F(StallViews, NeighbourInTheJournal) {
+  start_healthy();
+  RawClient client = attached("pg");
+  client.ring(0).write(session_record(1, "alice", "shop", 16, 5));
+  client.ring(0).write(text_record(5, "INSERT INTO t VALUES ($1)"));
+  kernel::ThreadState session{};
+  session.host_tgid = 50;
+  session.kind = 1;
+  kernel_->thread_list = {session};
+  kernel::Writer own{.tgid = 50, .process = "postgres", .file = {kNumber, 3, "wal", true}};
+  own.recent_bytes = 1 << 20;
+  own.recent_syncs = 40;
+  kernel::Writer neighbour{.tgid = 60, .process = "backup", .file = {kNumber, 4, "dump", true}};
+  neighbour.recent_bytes = 180 << 20;
+  neighbour.recent_syncs = 22;
+  kernel_->stall_source.writer_list = {own, neighbour};
+  kernel::JournalCommits journal;
+  journal.device = kNumber + 1;
+  journal.disk = kNumber;
+  journal.buckets.resize(FL_HISTOGRAM_BUCKETS);
+  const auto run = [&](int looks, uint64_t commit_ns) {
+    for (int i = 0; i < looks; i++) {
+      journal.buckets[fl_histogram_bucket(commit_ns)]++;
+      journal.sum_ns += commit_ns;
+      kernel_->journal_list = {journal};
+      for (kernel::Writer &writer : kernel_->stall_source.writer_list) writer.last_ns = clock_.now_ns();
+      run_ms(100, true);
+    }
+  };
+  const auto commits = [&](int count, uint64_t took_ns, uint64_t journal_ns) {
+    for (int i = 0; i < count; i++) {
+      auto record = commit(1, 5, 0);
+      record.duration_ns = took_ns;
+      record.begin_ns = clock_.now_ns() - took_ns;
+      record.vector_ns[FL_CAUSE_WRITE] = took_ns;
+      record.vector_ns[FL_VECTOR_PATH(FL_PATH_JOURNAL)] = journal_ns;
+      record.vector_ns[FL_VECTOR_PATH(FL_PATH_SELF)] = took_ns - journal_ns;
+      client.ring(0).write(bytes(record));
+    }
+  };
+  run(30, kMs);
+  // too short for a stall: the verdict says it all the same
+  commits(1, 40 * kMs, 30 * kMs);
+  run(5, kMs);
+  EXPECT_TRUE(rows_of("stalls").empty());
+  Table rows = rows_of("slow_commits", "pg");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_NE(rows[0].at("verdict").text.find("kept busy by backup"), std::string::npos) << rows[0].at("verdict").text;
+  run(20, 110 * kMs);
+  commits(1, 300 * kMs, 250 * kMs);
+  commits(1, 300 * kMs, 20 * kMs);  // hit by something else
+  run(1, 110 * kMs);
+  rows = rows_of("stalls", "pg");
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].at("kind").text, "journal");
+  EXPECT_EQ(rows[0].at("device").text, "loop0");
+  EXPECT_EQ(rows[0].at("culprit_process").text, "backup");
+  EXPECT_EQ(rows[0].at("culprit_file").text, "/mnt/dump");
+  EXPECT_EQ(rows[0].at("ended_at").type, FL_CELL_NULL);
+  EXPECT_EQ(rows[0].at("commits_hit").integer, 1);
+  EXPECT_NE(rows[0].at("verdict").text.find("synced 22 times and wrote 180 MB, most of it to /mnt/dump (99 % of all)"),
+            std::string::npos)
+      << rows[0].at("verdict").text;
+  EXPECT_EQ(rows_of("stalls", "pg", "alice", false)[0].at("culprit_file").type, FL_CELL_NULL);
+  run(30, kMs);
+  rows = rows_of("stalls");
+  EXPECT_EQ(rows[0].at("ended_at").type, FL_CELL_TIME);
+  EXPECT_NEAR(rows[0].at("age_ms").real, 2100, 250);
+}
+
 TEST_F(StallViews, SwitchedOffItEnds) {
   start_healthy();
   freeze();

@@ -76,7 +76,7 @@ TEST_F(Views, CellsHaveTheTypesOfTheDefinition) {
   kernel_->stall_source.writer_list = {writer};
   kernel_->ring_list = {{.owner = 9, .owner_name = "dd", .punts = 4, .timed = 0}};
   kernel_->stall_source.request_list = {
-      {.device = device_number(7, 0), .start_ns = 1, .issue_ns = 2, .complete_ns = 3}};
+      {.device = device_number(7, 0), .start_ns = 1, .issue_ns = 2, .complete_ns = 100'000'001}};
   kernel_->stall_source.task_list = {{.tid = 9, .tgid = 9, .name = "dd", .stack = {"schedule", "submit_bio_wait"}}};
   kernel::DeviceActivity frozen{.device = device_number(7, 0), .at_device = 2};
   for (int i = 0; i < 20; i++) {
