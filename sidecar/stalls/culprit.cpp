@@ -80,17 +80,26 @@ Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &
 std::optional<Culprit> find_crowd(const std::vector<kernel::Writer> &writers, uint32_t device,
                                   const std::set<uint32_t> &databases, uint64_t now_ns) {
   const Recent all = recent(writers, device, databases);
+  const Process *best = nullptr;
+  double share_of_bytes = 0, share_of_syncs = 0;
   for (const auto &[name, process] : all.processes) {
     if (process.is_database || process.syncs < kCrowdSyncs || process.syncs == all.syncs) continue;
     if (process.last_ns + kCrowdFreshNs < now_ns) continue;
     const double of_bytes = ratio(process.bytes, all.bytes), of_syncs = ratio(process.syncs, all.syncs);
-    if (std::max(of_bytes, of_syncs) < kFloodShare) continue;
-    Culprit culprit =
-        blame(process, of_bytes >= of_syncs ? *process.by_bytes : *process.by_syncs, std::max(of_bytes, of_syncs));
-    culprit.is_crowd = true;
-    return culprit;
+    // (a database's own log may be most of the bytes, and it waits for the others all the same)
+    const bool much = process.bytes >= kFloodBytes || process.syncs >= kSyncStorm;
+    if (!much && std::max(of_bytes, of_syncs) < kFloodShare) continue;
+    if (best != nullptr && process.bytes <= best->bytes) continue;
+    best = &process;
+    share_of_bytes = of_bytes;
+    share_of_syncs = of_syncs;
   }
-  return std::nullopt;
+  if (best == nullptr) return std::nullopt;
+  const bool by_bytes = share_of_bytes >= share_of_syncs || best->bytes >= kFloodBytes;
+  Culprit culprit =
+      blame(*best, by_bytes ? *best->by_bytes : *best->by_syncs, by_bytes ? share_of_bytes : share_of_syncs);
+  culprit.is_crowd = true;
+  return culprit;
 }
 
 }  // namespace flushlight::stalls

@@ -35,8 +35,8 @@ inline constexpr uint64_t kRecentNs = 6'400'000'000;  // that "recent" of the wr
 Culprit find_culprit(const std::vector<kernel::Writer> &writers, const Episode &stall,
                      std::optional<double> usual_bytes_per_second, const std::set<uint32_t> &databases);
 
-// Who keeps a file system's journal busy: a process that is no database, syncs, and does half or more of all that is
-// written or synced on the device, while others sync too. Nothing: nobody does.
+// Who keeps a file system's journal busy: a process that is no database, syncs, and writes much, or half or more of
+// all that is written or synced on the device, while others sync too. Nothing: nobody does.
 inline constexpr uint64_t kCrowdSyncs = 3;
 inline constexpr uint64_t kCrowdFreshNs = 2'000'000'000;  // quiet for longer: it has ended
 std::optional<Culprit> find_crowd(const std::vector<kernel::Writer> &writers, uint32_t device,
