@@ -3,9 +3,10 @@
  * Programs that do nothing, at the events that our own programs are at most often. What they cost is what the kernel takes
  * for calling (and, with run statistics, for timing) a program at all: no tool at these events costs less.
  */
-/* clang-format off: the second needs the types of the first */
-#include <bpf/bpf_helpers.h>
+/* The second needs the types of the first. */
+/* clang-format off */
 #include <linux/bpf.h>
+#include <bpf/bpf_helpers.h>
 /* clang-format on */
 
 char LICENSE[] SEC("license") = "GPL";
