@@ -32,8 +32,9 @@ constexpr ColumnDefinition kColumns[] = {
 };
 
 // Texts that are sentences or statements; all others are names.
-constexpr const char *kLongTexts[] = {"query", "verdict", "detail",        "worst_query",
-                                      "stack", "options", "options_asked", "mount_point"};
+constexpr const char *kLongTexts[] = {"query",   "verdict",       "detail",      "worst_query", "stack",
+                                      "options", "options_asked", "mount_point", "evidence",    "effect",
+                                      "risk",    "apply",         "revert"};
 
 bool is_long_text(const char *name) {
   for (const char *known : kLongTexts)

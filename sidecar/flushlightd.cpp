@@ -102,6 +102,8 @@ int serve(const CommandLine &command_line, const Config &config) {
     return kExitFailure;
   }
   daemon.facts().start();
+  daemon.engines().start(config);
+  daemon.advisor().open_history();
   daemon.state().memory_lock_error = lock_memory();
   if (!daemon.state().memory_lock_error.empty())
     spdlog::warn("memory is not locked: {}", daemon.state().memory_lock_error);

@@ -7,8 +7,10 @@
 
 #include <bit>
 #include <charconv>
+#include <cstdlib>
 
 #include "sidecar/base/config_settings.h"
+#include "sidecar/base/engine_target.h"
 #include "sidecar/base/listen_address.h"
 
 namespace flushlight {
@@ -100,6 +102,31 @@ Result<> set_path(std::string_view text, std::string *out) {
   return Ok{};
 }
 
+Result<> set_targets(std::string_view text, Result<EngineTarget> (*parse)(std::string_view),
+                     std::vector<std::string> *out) {
+  std::vector<std::string> targets;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    const std::string_view target = text.substr(0, comma);
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+    if (auto parsed = parse(target); !parsed) return parsed.error();
+    targets.emplace_back(target);
+  }
+  *out = std::move(targets);
+  return Ok{};
+}
+
+Result<> set_names(std::string_view text, std::set<std::string> *out) {
+  std::set<std::string> names;
+  while (!text.empty()) {
+    const size_t comma = text.find(',');
+    if (comma != 0) names.emplace(text.substr(0, comma));
+    text.remove_prefix(comma == std::string_view::npos ? text.size() : comma + 1);
+  }
+  *out = std::move(names);
+  return Ok{};
+}
+
 Result<> set_listen_address(std::string_view text, std::string *out) {
   if (!text.empty())
     if (const auto parts = split_listen_address(std::string(text)); !parts) return parts.error();
@@ -169,6 +196,45 @@ const std::vector<Setting> &settings() {
        "statements with metrics of their own; the rest is summed up for each server",
        [](V v, C *c) { return set_number<uint32_t>(v, 0, 10'000, &c->metrics_statements_max); },
        [](const C &c) { return fmt::to_string(c.metrics_statements_max); }},
+      {"engines.postgresql", "--postgresql", false,
+       "PostgreSQL servers to ask for settings and statistics, for advice: key=value words of libpq, comma-separated",
+       [](V v, C *c) { return set_targets(v, parse_postgresql_target, &c->postgresql_targets); },
+       [](const C &c) { return fmt::format("{}", fmt::join(c.postgresql_targets, ",")); }},
+      {"engines.mariadb", "--mariadb", false,
+       "MariaDB servers to ask: socket= or host= and port=, user=, password_file=, ssl_ca=, comma-separated",
+       [](V v, C *c) { return set_targets(v, parse_mariadb_target, &c->mariadb_targets); },
+       [](const C &c) { return fmt::format("{}", fmt::join(c.mariadb_targets, ",")); }},
+      {"engines.interval_ms", "--engines-interval-ms", false, "how often they are asked",
+       [](V v, C *c) { return set_number<uint32_t>(v, 100, 3'600'000, &c->engines_interval_ms); },
+       [](const C &c) { return fmt::to_string(c.engines_interval_ms); }},
+      {"engines.timeout_ms", "--engines-timeout-ms", false, "how long an answer may take",
+       [](V v, C *c) { return set_number<uint32_t>(v, 100, 60'000, &c->engines_timeout_ms); },
+       [](const C &c) { return fmt::to_string(c.engines_timeout_ms); }},
+      {"advice.window_s", "--advice-window-s", false,
+       "advice looks at the commits of so much time, and measures as long after a change",
+       [](V v, C *c) { return set_number(v, 1.0, 86'400.0, &c->advice_window_s); },
+       [](const C &c) { return fmt::to_string(c.advice_window_s); }},
+      {"advice.commits_min", "--advice-commits-min", false, "fewer commits before or after a change prove nothing",
+       [](V v, C *c) { return set_number<uint32_t>(v, 10, 100'000'000, &c->advice_commits_min); },
+       [](const C &c) { return fmt::to_string(c.advice_commits_min); }},
+      {"advice.interval_ms", "--advice-interval-ms", true, "how often advice is made anew",
+       [](V v, C *c) { return set_number<uint32_t>(v, 100, 3'600'000, &c->advice_interval_ms); },
+       [](const C &c) { return fmt::to_string(c.advice_interval_ms); }},
+      {"advice.history", "--advice-history", false,
+       "file (SQLite) that keeps what became of changes; empty: only until the daemon stops",
+       [](V v, C *c) -> Result<> {
+         if (!v.empty()) return set_path(v, &c->advice_history);
+         c->advice_history.clear();
+         return Ok{};
+       },
+       [](const C &c) { return c.advice_history; }},
+      {"advice.dismissed", "--advice-dismissed", true, "rules that you have decided about, comma-separated",
+       [](V v, C *c) { return set_names(v, &c->advice_dismissed); },
+       [](const C &c) { return fmt::format("{}", fmt::join(c.advice_dismissed, ",")); }},
+      {"advice.power_loss_protected", "--power-loss-protected", true,
+       "devices whose cache keeps its content when power is lost, as you know: nothing else can tell",
+       [](V v, C *c) { return set_names(v, &c->power_loss_protected); },
+       [](const C &c) { return fmt::format("{}", fmt::join(c.power_loss_protected, ",")); }},
       {"log.level", "--log-level", true, "trace, debug, info, warning, error or off",
        [](V v, C *c) { return set_log_level_name(v, &c->log_level); }, [](const C &c) { return c.log_level; }},
       {"log.format", "--log-format", false, "text or json",
@@ -192,6 +258,8 @@ const Setting *find_setting(std::string_view key) {
 Config default_config() {
   Config config;
   config.allowed_peers = own_peers();
+  if (const char *folder = std::getenv("STATE_DIRECTORY"); folder != nullptr && folder[0] == '/')  // of systemd
+    config.advice_history = std::string(folder) + "/advice.db";
   for (const char *name : {"mysql", "postgres"})
     if (const passwd *entry = getpwnam(name)) config.allowed_peers.uids.insert(entry->pw_uid);
   return config;

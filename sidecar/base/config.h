@@ -46,6 +46,16 @@ struct Config {
   std::string metrics_listen = "127.0.0.1:9188";  // empty: not served
   uint32_t metrics_statements_max = 50;
 
+  std::vector<std::string> postgresql_targets, mariadb_targets;  // engine_target.h
+  uint32_t engines_interval_ms = 10'000;
+  uint32_t engines_timeout_ms = 2000;
+
+  double advice_window_s = 600;
+  uint32_t advice_commits_min = 1000;
+  uint32_t advice_interval_ms = 10'000;
+  std::string advice_history;  // empty: verdicts are not kept over restarts
+  std::set<std::string> advice_dismissed, power_loss_protected;
+
   std::string log_level = "info";
   LogFormat log_format = LogFormat::kText;
 };

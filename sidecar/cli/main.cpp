@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "sidecar/base/version.h"
+#include "sidecar/cli/advise.h"
 #include "sidecar/cli/doctor.h"
 #include "sidecar/cli/exit_codes.h"
 #include "sidecar/cli/probe.h"
@@ -51,6 +52,16 @@ int run(int argc, char **argv) {
   status_command->add_flag("--json", options.json, "for machines");
   status_command->add_option("--instance", connection.instance, "one server only");
 
+  AdviseOptions advice;
+  auto *advise_command = app.add_subcommand("advise", "what to change and what not, predicted and verified");
+  advise_command->add_flag("--json", advice.json, "for machines: the rows of the view advice");
+  advise_command->add_flag("--all", advice.all, "with what will not help, and what was dismissed");
+  advise_command
+      ->add_option("--snippets", advice.snippets, "only lines ready for a file; what may lose commits is commented out")
+      ->check(CLI::IsMember({"sql", "my.cnf", "postgresql.conf", "sysctl", "udev", "fstab", "shell", "patroni",
+                             "operator", "replicas", "application"}));
+  advise_command->add_option("--instance", connection.instance, "one server only");
+
   auto *off_command = app.add_subcommand("off", "stop all tracing and recording, at once");
   auto *on_command = app.add_subcommand("on", "start it again");
 
@@ -82,6 +93,10 @@ int run(int argc, char **argv) {
   }
   if (doctor_command->parsed()) return doctor(connection, btf_path, options.json);
   if (report_command->parsed()) return report(options);
+  if (advise_command->parsed()) {
+    advice.connection = connection;
+    return advise(advice);
+  }
   if (status_command->parsed()) return status(connection, options.json);
   if (probe_command->parsed()) {
     probe_options.connection = connection;

@@ -6,7 +6,7 @@
 namespace flushlight {
 namespace {
 
-constexpr std::chrono::seconds kInterval(1);
+constexpr std::chrono::seconds kInterval(1), kTuningInterval(10);
 
 }  // namespace
 
@@ -15,16 +15,13 @@ void HostFacts::start() {
       [reader = std::make_shared<BlockDeviceReader>(), clock = SystemClock()] { return reader->read(clock.now_ns()); },
       kInterval);
   journals_.start([] { return read_journals(""); }, kInterval);
-  pressures_.start(
-      [this, reader = std::make_shared<PressureReader>()] {
-        std::vector<Followed> followed;
-        {
-          const std::lock_guard lock(mutex_);
-          followed = followed_;
-        }
-        return reader->read(followed);
-      },
-      kInterval);
+  pressures_.start([this, reader = std::make_shared<PressureReader>()] { return reader->read(followed()); }, kInterval);
+  tuning_.start([this] { return read_tuning("", followed(), try_io_uring); }, kTuningInterval);
+}
+
+std::vector<Followed> HostFacts::followed() {
+  const std::lock_guard lock(mutex_);
+  return followed_;
 }
 
 void HostFacts::follow(std::vector<Followed> followed) {

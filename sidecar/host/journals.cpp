@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -81,6 +83,27 @@ void read_jbd2(const std::string &text, JournalFacts *journal) {
     for (const Average &average : kAverages) (journal->*average.member).reset();
 }
 
+// What no file of procfs tells stands in ext4's superblock, which only root (or the group disk) may read. It is in
+// memory: the file system is mounted. Layout: the kernel's Documentation/filesystems/ext4/super.rst.
+void read_superblock(const std::string &path, JournalFacts *journal) {
+  constexpr size_t kStart = 1024, kBytes = 1024;
+  constexpr size_t kMagicAt = 0x38, kCompatibleAt = 0x5C, kJournalInodeAt = 0xE0, kBackupTypeAt = 0xFD,
+                   kJournalHighAt = 0x10C + 15 * 4, kJournalSizeAt = 0x10C + 16 * 4;
+  constexpr uint16_t kMagic = 0xEF53;
+  constexpr uint32_t kFastCommit = 0x400;
+  const UniqueFd fd(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  unsigned char block[kBytes];
+  if (!fd || pread(fd.get(), block, kBytes, kStart) != static_cast<ssize_t>(kBytes)) return;
+  const auto number = [&](size_t at) {
+    return uint32_t{block[at]} | uint32_t{block[at + 1]} << 8 | uint32_t{block[at + 2]} << 16 |
+           uint32_t{block[at + 3]} << 24;
+  };
+  if ((number(kMagicAt) & 0xffff) != kMagic) return;
+  journal->fast_commit = (number(kCompatibleAt) & kFastCommit) != 0;
+  const bool inside = number(kJournalInodeAt) != 0 && block[kBackupTypeAt] == 1;
+  if (inside) journal->log_bytes = int64_t{number(kJournalHighAt)} << 32 | number(kJournalSizeAt);
+}
+
 void read_ext4(const std::string &root, const Mount & /*mount*/, JournalFacts *journal) {
   const std::string options = read_text_file(fmt::format("{}/proc/fs/ext4/{}/options", root, journal->name), 16384);
   for (const std::string_view option : split_lines(options)) {
@@ -96,6 +119,7 @@ void read_ext4(const std::string &root, const Mount & /*mount*/, JournalFacts *j
   }
   journal->journal_device =
       folder.starts_with(journal->name + "-") ? journal->name : folder.substr(0, folder.find('-'));
+  read_superblock(fmt::format("{}/dev/{}", root, journal->name), journal);
   read_jbd2(read_text_file(fmt::format("{}/proc/fs/jbd2/{}/info", root, folder), 16384), journal);
   const std::string fast = read_text_file(fmt::format("{}/proc/fs/ext4/{}/fc_info", root, journal->name), 16384);
   for (const std::string_view line : split_lines(fast)) {
@@ -180,6 +204,9 @@ Journals read_journals(const std::string &root) {
     journal.options_asked = mount.super_options.substr(0, kTextBytes);
     journal.name = device_name(root, mount.device);
     if (journal.name.empty()) continue;
+    struct statvfs space {};
+    if (statvfs((root + mount.mount_point).c_str(), &space) == 0)
+      journal.free_bytes = static_cast<int64_t>(space.f_bavail) * static_cast<int64_t>(space.f_frsize);
     (mount.file_system == "xfs" ? read_xfs : read_ext4)(root, mount, &journal);
     journals.push_back(std::move(journal));
   }

@@ -16,6 +16,8 @@ struct JournalFacts {
   std::string mode;            // ext4: ordered, journal, writeback, none; empty: not known
   std::string options, options_asked;
   std::optional<int64_t> log_bytes, log_used_bytes;
+  std::optional<int64_t> free_bytes;  // of the file system
+  std::optional<bool> fast_commit;    // ext4: the file system has the feature; nothing: the superblock may not be read
   // ext4, since it was mounted
   std::optional<int64_t> commits, requested, fast_commits, fast_commits_ineligible;
   std::optional<double> commit_mean_ms, locking_ms, flushing_ms, logging_ms;  // of one commit; to a jiffy

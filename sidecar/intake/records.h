@@ -18,8 +18,9 @@ struct Instance {
   std::string engine_version, client_version;
   uint32_t file_system = 0;  // of its data: f_type of statfs(2); 0: not told
   uid_t owner = 0;
-  uint32_t attached = 0;     // processes now
-  uint32_t process = 0;      // the one that attached last, as this PID namespace numbers it
+  uint32_t attached = 0;        // processes now
+  uint32_t process = 0;         // the one that attached last, as this PID namespace numbers it
+  uint32_t server_process = 0;  // PostgreSQL: its parent, while it was there; MariaDB: the same
   std::string cgroup;        // what /proc/PID/cgroup said of one of them; empty: not in use, or not visible from here
   uint64_t detached_ns = 0;  // when the last one left
   uint32_t traced = 0;       // of these, with a range of ledger slots

@@ -43,7 +43,8 @@ Daemon::Daemon(Config config, const Clock &clock, std::unique_ptr<KernelPort> ke
       kernel_(std::move(kernel)),
       texts_(config_.statements_max * kTextsPerRow),
       statistics_(clock, statistics_limits(config_)),
-      events_({&statistics_, &stalls_}),
+      advisor_(clock, config_),
+      events_({&statistics_, &stalls_, &advisor_.window()}),
       joiner_(events_, texts_),
       intake_(clock, symbols_, joiner_, intake_limits(config_)),
       stalls_(clock, kernel_.get(), intake_, std::move(read_disk_stats)),
@@ -155,6 +156,7 @@ void Daemon::keep_house(uint64_t now_ns) {
   }
   facts_.follow(std::move(followed));
   if (metrics_again_ns_ != 0 && now_ns >= metrics_again_ns_) serve_metrics();
+  advisor_.step({intake_, symbols_, texts_, facts_.latest(), kernel_.get(), stalls_, engines_});
   state_.refused_connections = server_.counts().refused_connections;
   state_.dropped_readers = server_.counts().dropped_readers;
   const auto costs = kernel_ != nullptr && kernel_->enabled() ? kernel_->costs() : std::vector<kernel::ProgramCost>{};
@@ -195,6 +197,7 @@ void Daemon::reload(const Config &wanted) {
   if (metrics_move) serve_metrics();
   top_statements_.set_max(config_.metrics_statements_max);
   set_log_level(config_.log_level);
+  advisor_.set_options(config_);
   state_.max_cpu_percent = config_.max_cpu_percent;
   intake_.set_limits(intake_limits(config_));
   statistics_.set_limits(statistics_limits(config_));

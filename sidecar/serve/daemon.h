@@ -5,7 +5,9 @@
 #include <memory>
 #include <set>
 
+#include "sidecar/advise/advisor.h"
 #include "sidecar/base/config.h"
+#include "sidecar/engines/engines.h"
 #include "sidecar/host/facts.h"
 #include "sidecar/host/kernel_port.h"
 #include "sidecar/intake/intake.h"
@@ -42,6 +44,8 @@ class Daemon final : private ServerHandler {
   void set_off(bool off, const std::string &reason);
 
   [[nodiscard]] HostFacts &facts() { return facts_; }
+  [[nodiscard]] Engines &engines() { return engines_; }
+  [[nodiscard]] advise::Advisor &advisor() { return advisor_; }
   [[nodiscard]] DaemonState &state() { return state_; }
   [[nodiscard]] const Intake &intake() const { return intake_; }
   [[nodiscard]] const stalls::Monitor &stalls() const { return stalls_; }
@@ -77,12 +81,14 @@ class Daemon final : private ServerHandler {
   SymbolTable symbols_;
   TextStore texts_;
   Statistics statistics_;
+  advise::Advisor advisor_;
   EventFan events_;
   Joiner joiner_;
   std::unique_ptr<Recorder> recorder_;
   Intake intake_;
   stalls::Monitor stalls_;
   HostFacts facts_;
+  Engines engines_;
   MemoryFile control_;
   uint64_t epoch_ = 0;
   Brake brake_;

@@ -104,6 +104,8 @@ Result<> Daemon::welcome(Connection &connection, const fl_hello &hello) {
   }
   (*instance)->process = static_cast<uint32_t>(connection.peer_pid);
   if ((*instance)->cgroup.empty()) (*instance)->cgroup = read_cgroup_text((*instance)->process);
+  const bool forks = (*instance)->is(FL_ENGINE_POSTGRESQL);
+  (*instance)->server_process = forks ? read_thread_facts((*instance)->process).parent : (*instance)->process;
 
   fl_welcome welcome{};
   welcome.message = make_header(FL_MESSAGE_WELCOME, sizeof welcome);
@@ -160,9 +162,9 @@ void Daemon::on_query(Connection &connection, std::span<const std::byte> bytes) 
   intake_.drain();  // read your writes
   const std::string user_name = field_text(query.user_name);
   const HostReadings host = facts_.latest();
-  const ViewContext context{clock_,        statistics_, intake_, texts_,    symbols_,
-                            kernel_.get(), host,        state_,  *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
-                            user_name,     nullptr,     &stalls_};
+  const ViewContext context{clock_,        statistics_, intake_,  texts_,    symbols_,
+                            kernel_.get(), host,        state_,   *instance, (query.flags & FL_QUERY_SEE_ALL) != 0,
+                            user_name,     nullptr,     &stalls_, &engines_, &advisor_};
   RowsWriter writer;
   view->run(context, columns, &writer);
   const uint32_t rows = writer.rows();
@@ -175,8 +177,8 @@ void Daemon::publish_metrics() {
   intake_.drain();
   const HostReadings host = facts_.latest();
   constexpr bool kSeeAll = true;  // digests; there are no texts in the metrics
-  const ViewContext context{clock_, statistics_, intake_, texts_, symbols_,         kernel_.get(), host,
-                            state_, 0,           kSeeAll, "",     &top_statements_, &stalls_};
+  const ViewContext context{clock_, statistics_, intake_, texts_,           symbols_, kernel_.get(), host,     state_,
+                            0,      kSeeAll,     "",      &top_statements_, &stalls_, &engines_,     &advisor_};
   metrics_.publish(gather_metrics(context));
 }
 

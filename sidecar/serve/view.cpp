@@ -16,7 +16,7 @@ const std::vector<std::unique_ptr<View>> &all_views() {
          {make_statements_view, make_statements_recent_view, make_statements_info_view, make_slow_commits_view,
           make_threads_view, make_devices_view, make_latency_view, make_stalls_view, make_stall_tasks_view,
           make_slow_requests_view, make_writers_view, make_journals_view, make_rings_view, make_replication_view,
-          make_pressure_view, make_health_view})
+          make_pressure_view, make_advice_view, make_health_view})
       list.push_back(make());
     return list;
   }();

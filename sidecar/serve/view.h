@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "sidecar/advise/advisor.h"
+#include "sidecar/engines/engines.h"
 #include "sidecar/host/facts.h"
 #include "sidecar/host/kernel_port.h"
 #include "sidecar/intake/intake.h"
@@ -38,6 +40,8 @@ struct ViewContext {
   std::string_view user_name;
   TopStatements *top = nullptr;  // given: rows of these only, and one for the rest of each instance
   const stalls::Monitor *stalls = nullptr;
+  const Engines *engines = nullptr;
+  const advise::Advisor *advisor = nullptr;
 
   static constexpr uint32_t kNoInstance = UINT32_MAX;
   [[nodiscard]] bool shows(uint32_t row_instance) const { return instance == 0 || instance == row_instance; }
@@ -145,6 +149,7 @@ std::unique_ptr<View> make_slow_requests_view();
 std::unique_ptr<View> make_writers_view();
 std::unique_ptr<View> make_rings_view();
 std::unique_ptr<View> make_replication_view();
+std::unique_ptr<View> make_advice_view();
 std::unique_ptr<View> make_health_view();
 
 }  // namespace flushlight

@@ -4,6 +4,7 @@
 
 #include "sidecar/base/version.h"
 #include "sidecar/host/layers.h"
+#include "sidecar/join/servers.h"
 #include "sidecar/serve/view.h"
 
 namespace flushlight {
@@ -223,6 +224,32 @@ Row instance_row(const ViewContext &context, const Instance &instance) {
   return row;
 }
 
+// A server that is asked for its settings. One that nobody attached from belongs to no instance: for all-seeing eyes.
+Row settings_row(const Instance *instance, const EngineFacts &facts) {
+  Row row;
+  row.instance = instance;
+  row.component = "settings";
+  row.version = facts.version_text;
+  if (!facts.error.empty())
+    row.worse("failed", facts.error + "; without its settings there is no advice about them");
+  else if (!facts.known())
+    row.detail = "not read yet";
+  else
+    row.detail = fmt::format("{} settings, {} statistics", facts.settings.size(), facts.statistics.size());
+  for (const std::string &refused : facts.refused) row.worse("degraded", "not allowed to see " + refused);
+  row.detail += " (" + facts.target + ")";
+  return row;
+}
+
+void each_settings_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
+  if (context.engines == nullptr) return;
+  for (const auto &facts : context.engines->latest()) {
+    const Instance *instance = find_server(context.intake, *facts);
+    if (instance != nullptr ? context.shows(instance->id) : context.instance == 0)
+      visit(settings_row(instance, *facts));
+  }
+}
+
 void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   visit(daemon_row(context));
   visit(tracing_row(context));
@@ -233,6 +260,13 @@ void each_row(const ViewContext &context, const TableView<Row>::Visit &visit) {
   visit(metrics_row(context));
   for (const auto &[name, instance] : context.intake.instances())
     if (context.shows(instance->id)) visit(instance_row(context, *instance));
+  each_settings_row(context, visit);
+  if (context.advisor == nullptr || context.advisor->history_error().empty()) return;
+  Row row;
+  row.component = "advice";
+  row.worse("degraded", "verdicts are not kept over restarts: " + context.advisor->history_error());
+  row.lost = context.advisor->history().lost();
+  visit(row);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ from maria_rig import SCHEMA, Failure, Load, check, private_server, wait_until
 
 MARKER = "Zq7MARKER"
 VIEWS = ("STATEMENTS", "STATEMENTS_RECENT", "STATEMENTS_INFO", "SLOW_COMMITS", "THREADS", "DEVICES", "LATENCY", "JOURNALS", "PRESSURE",
-         "RINGS", "REPLICATION", "HEALTH")
+         "RINGS", "REPLICATION", "ADVICE", "HEALTH")
 LOAD = "INSERT INTO d.t(a, b) VALUES (@N@, 'x'); BEGIN; UPDATE d.t SET a = a + 1 WHERE id = @N@; COMMIT; " * 10
 VARIANTS = {"plain": [], "pool": ["--thread-handling=pool-of-threads"],
             "binlog": ["--log-bin=binlog", "--sync-binlog=1", "--server-id=1"]}

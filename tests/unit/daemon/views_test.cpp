@@ -38,10 +38,12 @@ TEST(Catalog, UnitsAreInTheNames) {
 
 // Fills everything, then checks the type of each cell against views.def.
 TEST_F(Views, CellsHaveTheTypesOfTheDefinition) {
+  config_.advice_interval_ms = 100;
   start(true);
   RawClient client = attached("pg", 2);
   client.ring(0).write(session_record(1, "alice", "shop", 16, 5));
   client.ring(0).write(text_record(5, "INSERT INTO t VALUES ($1)", true));
+  for (int i = 0; i < 120; i++) client.ring(0).write(bytes(commit(1, 5, 50)));  // enough for advice
   client.ring(0).write(bytes(statement(1, 5, 51)));
   auto record = commit(1, 5, 50);
   record.xid = 700;
