@@ -35,6 +35,7 @@ using Pressures = std::vector<Pressure>;  // the host first
 struct Followed {
   uint32_t instance = 0;
   std::string cgroup;
+  uint32_t process = 0;  // of the server; 0: not visible from here
 };
 
 class PressureReader {

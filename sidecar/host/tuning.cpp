@@ -121,8 +121,7 @@ std::optional<double> cpu_limit(const fs::path &folder, bool v2) {
 }
 
 // The least of a cgroup's and its parents': the folder is below `top`, which has no limits of its own.
-void read_cgroup(const std::string &root, uint32_t process, ServerLimits *limits) {
-  const std::string text = read_text_file(fmt::format("{}/proc/{}/cgroup", root, process), 8192);
+void read_cgroup(const std::string &root, const std::string &text, ServerLimits *limits) {
   const auto mounts = parse_mounts(read_text_file(root + "/proc/self/mountinfo"));
   const auto lower = [](auto *into, auto value) {
     if (!*into || value < **into) *into = value;
@@ -180,7 +179,7 @@ HostTuning read_tuning(const std::string &root, const std::vector<Followed> &fol
     if (tuning.servers.size() >= kServersMax) break;
     ServerLimits &limits = tuning.servers[one.instance];
     read_process(fmt::format("{}/proc/{}", root, one.process), &limits);
-    read_cgroup(root, one.process, &limits);
+    read_cgroup(root, one.cgroup, &limits);
   }
   return tuning;
 }

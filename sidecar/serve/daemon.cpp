@@ -152,7 +152,7 @@ void Daemon::keep_house(uint64_t now_ns) {
   for (const auto &[name, instance] : intake_.instances()) {
     const bool in_use = instance->attached > 0 || now_ns < instance->detached_ns + kFollowIdleNs;
     if (!in_use) instance->cgroup.clear();  // the server may come back in another one
-    if (!instance->cgroup.empty()) followed.push_back({instance->id, instance->cgroup});
+    if (!instance->cgroup.empty()) followed.push_back({instance->id, instance->cgroup, instance->server_process});
   }
   facts_.follow(std::move(followed));
   if (metrics_again_ns_ != 0 && now_ns >= metrics_again_ns_) serve_metrics();

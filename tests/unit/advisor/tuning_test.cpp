@@ -84,7 +84,6 @@ TEST_F(Tuning, LimitsOfAServerAreTheLeastOfItsCgroups) {
       "Limit                     Soft Limit           Hard Limit           Units\n"
       "Max locked memory         8388608              unlimited            bytes\n");
   put("proc/77/status", "Name:\tpostgres\nSeccomp:\t2\nSeccomp_filters:\t1\n");
-  put("proc/77/cgroup", "0::/kube/pod/db\n");
   put("proc/self/mountinfo", "30 25 0:26 / /sys/fs/cgroup rw shared:4 - cgroup2 cgroup2 rw\n");
   put("sys/fs/cgroup/kube/pod/db/memory.max", "max\n");
   put("sys/fs/cgroup/kube/pod/db/cpu.max", "400000 100000\n");
@@ -92,7 +91,7 @@ TEST_F(Tuning, LimitsOfAServerAreTheLeastOfItsCgroups) {
   put("sys/fs/cgroup/kube/pod/cpu.max", "150000 100000\n");
   put("sys/fs/cgroup/kube/cpu.max", "max 100000\n");
   put("proc/78/limits", "Max locked memory         unlimited            unlimited            bytes\n");
-  const HostTuning tuning = read({{3, 77}, {4, 78}});
+  const HostTuning tuning = read({{3, "0::/kube/pod/db\n", 77}, {4, "", 78}});
   const ServerLimits &limits = tuning.servers.at(3);
   EXPECT_EQ(limits.memlock_bytes, 8388608);
   EXPECT_EQ(limits.seccomp, 2);
@@ -104,14 +103,13 @@ TEST_F(Tuning, LimitsOfAServerAreTheLeastOfItsCgroups) {
 }
 
 TEST_F(Tuning, OlderCgroupsHaveAQuotaAndAPeriod) {
-  put("proc/77/cgroup", "4:cpu,cpuacct:/db\n5:memory:/db\n");
   put("proc/self/mountinfo",
       "31 25 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu,cpuacct\n"
       "32 25 0:28 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
   put("sys/fs/cgroup/cpu/db/cpu.cfs_quota_us", "50000\n");
   put("sys/fs/cgroup/cpu/db/cpu.cfs_period_us", "100000\n");
   put("sys/fs/cgroup/memory/db/memory.limit_in_bytes", "9223372036854771712\n");
-  const HostTuning tuning = read({{1, 77}});
+  const HostTuning tuning = read({{1, "4:cpu,cpuacct:/db\n5:memory:/db\n", 77}});
   ASSERT_TRUE(tuning.servers.at(1).cpus);
   EXPECT_DOUBLE_EQ(*tuning.servers.at(1).cpus, 0.5);
   EXPECT_FALSE(tuning.servers.at(1).memory_bytes) << "the kernel's way to say: none";
