@@ -22,6 +22,7 @@ from session import running  # noqa: E402
 FLUSH_MS = 20
 SESSIONS = 8
 WINDOW_S = 8
+PAUSE_US = 10_000
 RULE = "mariadb.flush_log_at_trx_commit"
 NAME = "advice"
 OPTIONS = None
@@ -40,7 +41,9 @@ class Running:
     """A load in the background; windows() are the client's own, in ms, of commits that began later than a moment."""
 
     def __init__(self, server, sessions, seconds):
-        self.load = Load(server, sessions, seconds)
+        # Without any sync sessions without a pause would only measure how few CPUs there are.
+        pause = [] if OPTIONS.engine == "mariadb-binlog" else ["--think-us", str(PAUSE_US)]
+        self.load = Load(server, sessions, seconds, pause)
         self.result = None
         self.thread = threading.Thread(target=self._run)
         self.thread.start()
