@@ -6,6 +6,7 @@
 #include "sidecar/base/version.h"
 #include "sidecar/cli/doctor.h"
 #include "sidecar/cli/exit_codes.h"
+#include "sidecar/cli/probe.h"
 #include "sidecar/cli/report.h"
 
 namespace flushlight::cli {
@@ -26,7 +27,7 @@ int run(int argc, char **argv) {
   CLI::App app{
       "flushlight: where each millisecond of a commit went\n\n"
       "Exit codes: 0 done; 1 failed (doctor: something optional is missing; status: something is not ok); "
-      "2 (doctor: something required is missing; status: no daemon); 64 wrong usage"};
+      "2 (doctor: something required is missing; status: no daemon); 3 (probe: ended early); 64 wrong usage"};
   app.set_version_flag("--version", std::string("flushlight ") + kVersion);
   app.require_subcommand(1);
   ReportOptions options;
@@ -64,14 +65,28 @@ int run(int argc, char **argv) {
   reset_command->add_option("--queryid", queryid, "statement digest");
   reset_command->add_flag("--minmax-only", minmax_only, "minimum and maximum only");
 
+  ProbeOptions probe_options;
+  auto *probe_command = add_probe_command(&app, &probe_options);
+
+  // Its name holds the device's, so that nobody confirms the wrong one: no option that a parser could know.
+  std::vector<std::string> arguments;  // last one first, as the parser wants them
+  for (int i = argc - 1; i > 0; i--)
+    (std::string_view(argv[i]).starts_with(kConfirmation) ? probe_options.confirmation : arguments)
+        .emplace_back(argv[i]);
   try {
-    app.parse(argc, argv);
+    app.parse(std::move(arguments));
+    if (!probe_options.confirmation.empty() && !probe_command->parsed())
+      throw CLI::ExtrasError(probe_options.confirmation);
   } catch (const CLI::ParseError &error) {
     return app.exit(error) == 0 ? kExitDone : kExitUsage;
   }
   if (doctor_command->parsed()) return doctor(connection, btf_path, options.json);
   if (report_command->parsed()) return report(options);
   if (status_command->parsed()) return status(connection, options.json);
+  if (probe_command->parsed()) {
+    probe_options.connection = connection;
+    return probe(probe_options);
+  }
   fl_command message{};
   if (off_command->parsed()) {
     message.code = FL_COMMAND_OFF;

@@ -76,7 +76,27 @@ def decisions():
     return [f"docs/decisions: two records are number {number}" for number in sorted(set(numbers)) if numbers.count(number) > 1]
 
 
-CHECKS = [tracepoints, bpf_files, views, labels, settings, decisions]
+def completion():
+    """The shell completes every subcommand and option that the command line has."""
+    text = "".join(text_of(name) for name in files_below("sidecar/cli", ".cpp"))
+    known = re.findall(r'add_(?:option|flag)\(\s*"(--[\w-]+)"(?![^;]*->group\(""\))', text)
+    known += re.findall(r'add_subcommand\(\s*"(\w+)"', text) + ["--help", "--version"]
+    script = text_of("sidecar/packaging/flushlight.bash-completion")
+    shown = re.findall(r"--\w[\w-]*", script) + re.findall(r"^ {8}(\w+)\) +COMPREPLY", script, re.M)
+    shown += re.search(r'"([\w ]+) \$global"', script).group(1).split()
+    return same(("sidecar/cli/", "sidecar/packaging/flushlight.bash-completion"), known, shown)
+
+
+def probe_patterns():
+    """docs/probe.md explains every group and method of the probe."""
+    text = text_of("sidecar/probe/pattern.cpp")
+    groups = re.findall(r'"([\w-]+)"', re.search(r"kGroupNames\[\] = \{(.*?)\}", text).group(1))
+    methods = re.findall(r'\{(?:Log|Read)Method::\w+, "(\w+)"', text)
+    section = text_of("docs/probe.md").split("## Patterns")[1].split("\n## ")[0]
+    return same(("sidecar/probe/pattern.cpp", "docs/probe.md, Patterns"), groups + methods, re.findall(r"^\| `([\w-]+)` \|", section, re.M))
+
+
+CHECKS = [tracepoints, bpf_files, views, labels, settings, decisions, completion, probe_patterns]
 
 
 def main():
