@@ -176,11 +176,17 @@ const Culprit *Monitor::crowd_of(const WaitedCommit &commit) const {
 void Monitor::take_slow_requests(Detector::Look *look) {
   for (kernel::SlowRequest &request : source_->take_slow_requests(&lost_requests_)) {
     look->long_completions.emplace_back(request.device, request.complete_ns);
-    if (recorder_ != nullptr) record_.requests.push_back(request);
-    if (request.complete_ns - request.start_ns < kSlowRequestNs) continue;
+    if (request.complete_ns - request.start_ns < kSlowRequestNs) {
+      if (recorder_ != nullptr) record_.requests.push_back(std::move(request));
+      continue;
+    }
     KnownRequest known;
     known.process = sanitize_utf8(request.process, kNameBytes);
     if (known.process.empty() && request.tid != 0) known.process = read_thread_facts(request.tid).name;
+    if (recorder_ != nullptr) {
+      kernel::SlowRequest &recorded = record_.requests.emplace_back(request);
+      recorded.process = known.process;
+    }
     known.request = std::move(request);
     requests_.push_back(std::move(known));
     if (requests_.size() > kRequestsMax) requests_.pop_front();

@@ -148,6 +148,8 @@ class Replay : public DaemonTest, public ::testing::WithParamInterface<std::stri
     disk_stats_ = look->stats;
     kernel_->journal_list = look->journals;
     kernel_->stall_source.activity_list = look->devices;
+    for (kernel::SlowRequest &request : look->requests)
+      if (request.process.empty()) request.tid = 0;  // nobody of this machine
     kernel_->stall_source.request_list = look->requests;
     if (look->writers) {
       kernel_->stall_source.writer_list = *look->writers;

@@ -59,13 +59,17 @@ class Phases:
         return commits
 
     def big_rows(self, seconds):
-        return self.load(4, seconds, "--row-bytes", self.dice.choice((8192, 65536)))
+        commits = self.load(4, seconds, "--row-bytes", self.dice.choice((8192, 32768)), "--think-us", 20000)
+        self.server.sql("TRUNCATE TABLE rig_big")
+        return commits
 
     def bulk(self, _seconds):
         rows = f"generate_series(1, {BULK_ROWS}) AS s(seq)" if self.server.product == "postgresql" else f"seq_1_to_{BULK_ROWS}"
         self.server.sql("DROP TABLE IF EXISTS bulk", f"CREATE TABLE bulk AS SELECT seq AS id, repeat('x', 400) AS v FROM {rows}",
                         "CREATE INDEX bulk_id ON bulk (id)")
-        return self.load(2, 2)
+        commits = self.load(2, 2)
+        self.server.sql("DROP TABLE bulk")
+        return commits
 
     def checkpoint(self, seconds):
         commits = self.load(8, seconds / 2)
