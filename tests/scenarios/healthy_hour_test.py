@@ -87,7 +87,7 @@ class Phases:
         written = 0
         with open(target, "wb") as file:
             for path in sorted(source.rglob("*")):
-                if path.is_file() and written < 100 << 20:
+                if path.is_file() and written < 50 << 20:
                     with open(path, "rb") as part:
                         shutil.copyfileobj(part, file)
                         written += part.tell()
