@@ -250,16 +250,17 @@ void Advisor::measure(const Instance &instance) {
     }
     // A load that changed half way hides in the whole.
     std::string difference;
+    const Work work = entry.advice.measure ? Work::kMayChange : Work::kSame;
     const uint64_t part_ns = (now_ns - measuring.begin_ns) / kParts;
     for (uint64_t i = 0; i < kParts && difference.empty() && measuring.before_part.commits > 0; i++) {
       const uint64_t begin_ns = measuring.begin_ns + i * part_ns;
-      difference =
-          load_difference(measuring.before_part, window_.between(instance.id, begin_ns, begin_ns + part_ns).commits);
+      difference = load_difference(measuring.before_part,
+                                   window_.between(instance.id, begin_ns, begin_ns + part_ns).commits, work);
     }
     Judgement judgement = judge(measuring.before, after, entry.advice.predicted_p50_ms, entry.advice.predicted_p99_ms);
     if (const auto &measure = entry.advice.measure; measure && tracked_[instance.id].server != nullptr) {
       judgement = judge_measure(*measure, measuring.statistics, tracked_[instance.id].server->statistics);
-      if (difference.empty()) difference = load_difference(measuring.before, after);
+      if (difference.empty()) difference = load_difference(measuring.before, after, work);
     }
     if (!difference.empty() && judgement.verdict != Verdict::kInconclusive)
       judgement = {Verdict::kInconclusive, "the load changed: " + difference, {}, {}};

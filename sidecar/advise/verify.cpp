@@ -34,13 +34,13 @@ std::string_view verdict_name(Verdict verdict) {
   return kNames[static_cast<size_t>(verdict)];
 }
 
-std::string load_difference(const Commits &before, const Commits &after) {
+std::string load_difference(const Commits &before, const Commits &after, Work work) {
   if (before.commits == 0 || after.commits == 0) return "there were no commits";
   const auto sessions_before = static_cast<double>(before.sessions),
              sessions_after = static_cast<double>(after.sessions);
   if (!within(sessions_before, sessions_after, kSame))
     return fmt::format("{} sessions committed before, {} after", before.sessions, after.sessions);
-  if (!within(before.work_per_commit() + 1, after.work_per_commit() + 1, kSame))
+  if (work == Work::kSame && !within(before.work_per_commit() + 1, after.work_per_commit() + 1, kSame))
     return fmt::format("a commit wrote {:.3g} before, {:.3g} after", before.work_per_commit(), after.work_per_commit());
   if (const double common = mix_in_common(before, after); common < kSharedMix)
     return fmt::format("only {:.0f} % of the commits are of the same statements", 100 * common);

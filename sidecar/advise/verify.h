@@ -24,8 +24,10 @@ struct Judgement {
 };
 
 // What differs too much for a comparison; empty: nothing. A rate may grow where commits became faster, but not by more
-// than that explains.
-std::string load_difference(const Commits &before, const Commits &after);
+// than that explains. What a commit writes is not compared where the change itself is about that: fewer checkpoints, fewer
+// images of whole pages in its log.
+enum class Work : uint8_t { kSame, kMayChange };
+std::string load_difference(const Commits &before, const Commits &after, Work work = Work::kSame);
 
 // Within 20 % or 1 ms, whichever is more.
 bool is_near(double measured_ms, double predicted_ms);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 // engine_facts ENGINE TARGET [TIMEOUT_MS]: for each line of standard input asks the server once, as the daemon does,
 // and prints what it said as one line of JSON.
+#include <spdlog/spdlog.h>
+
 #include <iostream>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +12,7 @@
 int main(int argc, char **argv) {
   using namespace flushlight;
   if (argc < 3) return 64;
+  spdlog::set_level(spdlog::level::off);  // it would write between the lines of the answer
   const bool maria = std::string_view(argv[1]) == "mariadb";
   const auto target = maria ? parse_mariadb_target(argv[2]) : parse_postgresql_target(argv[2]);
   if (!target) {

@@ -58,6 +58,13 @@ TEST(Verify, MoreCommitsBecauseTheyAreShorterIsTheSameLoad) {
   EXPECT_EQ(load_difference(commits_of(40, 6000), commits_of(0.4, 6000)), "") << "sessions that come at their own pace";
 }
 
+TEST(Verify, WhatACommitWritesIsNotComparedWhereTheChangeIsAboutThat) {
+  Commits less_work = commits_of(40);
+  less_work.work /= 5;  // fewer images of whole pages
+  EXPECT_EQ(load_difference(commits_of(40), less_work, Work::kMayChange), "");
+  EXPECT_NE(load_difference(commits_of(40, 6000, 8), commits_of(40, 6000, 2), Work::kMayChange), "");
+}
+
 TEST(Verify, WithoutAPredictionThereIsNoVerdict) {
   const Judgement judgement = judge(commits_of(40), commits_of(39), {}, {});
   EXPECT_EQ(judgement.verdict, Verdict::kInconclusive);
