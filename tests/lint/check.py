@@ -109,6 +109,12 @@ def check_words(name, lines, machine_words):
                 yield number, f"names this machine ({word})"
 
 
+def check_mode(name, lines):
+    """ctest starts scripts by their name."""
+    if lines and lines[0].startswith("#!") and not os.access(TOP / name, os.X_OK):
+        yield 1, "starts with #! but is not executable (chmod +x)"
+
+
 def check_texts():
     machine_words = sorted(registry_hosts()) + telling_paths()
     offences = 0
@@ -119,7 +125,7 @@ def check_texts():
             continue
         lines = text.splitlines()
         for checker in (check_licence(name, lines), check_length(name, lines),
-                        check_words(name, lines, machine_words)):
+                        check_words(name, lines, machine_words), check_mode(name, lines)):
             for number, what in checker:
                 print(f"{name}:{number}: {what}")
                 offences += 1
