@@ -111,7 +111,7 @@ def check_words(name, lines, machine_words):
 
 def check_mode(name, lines):
     """ctest starts scripts by their name."""
-    if lines and lines[0].startswith("#!") and not os.access(TOP / name, os.X_OK):
+    if lines and lines[0].startswith("#!") and not os.access(os.path.join(TOP, name), os.X_OK):
         yield 1, "starts with #! but is not executable (chmod +x)"
 
 
