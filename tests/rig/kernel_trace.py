@@ -97,19 +97,33 @@ def queue_intervals(rows, pids):
     return found
 
 
+FLUSH_FOLLOWS_NS = 1_000_000
+
+
 def device_times(rows):
-    """(sector, issue_ns, complete_ns) of all requests with data that the device was sent and completed in one piece."""
-    issued, found = {}, []
+    """
+    (sector, issue_ns, complete_ns) of all requests with data that the device was sent and completed in one piece; and, where a
+    flush was issued right after, the same up to the end of that: it may be the request's own (a journal's commit block), which
+    the tracer does not say.
+    """
+    issued, found, flushes = {}, [], []
+    flush_issued = []
     for _, ns, event, text in rows:
         match = (REQUEST if event == "block_rq_issue" else COMPLETE).match(text)
-        if not match or int(match.group(3)) == 0:
+        if not match:
             continue
         place = int(match.group(2)), int(match.group(3))
-        if event == "block_rq_issue":
+        if place[1] == 0 and event == "block_rq_issue":
+            flush_issued.append(ns)
+        elif place[1] == 0 and flush_issued:
+            flushes.append((flush_issued.pop(0), ns))
+        elif event == "block_rq_issue":
             issued[place] = ns
         elif place in issued:
             found.append((place[0], issued.pop(place), ns))
-    return found
+    own = [(sector, begin, flush_end) for sector, begin, end_ in found
+           for flush_begin, flush_end in flushes if end_ <= flush_begin <= end_ + FLUSH_FOLLOWS_NS]
+    return found + own
 
 
 def dirty_intervals(rows, pids):

@@ -90,6 +90,14 @@ class Arithmetic(unittest.TestCase):
             "    kworker/0:1H-99      [000] ..... 5.070000: block_rq_complete: 7,0 FF () 18446744073709551615 + 0 none,0,0 [0]")))
         self.assertEqual(device_times(rows), [(4088, 5_050_100_000, 5_060_100_000)])
 
+    def test_a_flush_right_after_a_request_may_be_its_own(self):
+        rows = parsed("\n".join((
+            "    kworker/0:1H-99      [000] ..... 5.000100: block_rq_issue: 7,0 WS 4096 () 64 + 8 none,0,0 [kworker/0:1H]",
+            "    kworker/0:1H-99      [000] ..... 5.000120: block_rq_complete: 7,0 WS () 64 + 8 none,0,0 [0]",
+            "    kworker/0:1H-99      [000] ..... 5.000130: block_rq_issue: 7,0 FF 0 () 0 + 0 none,0,0 [kworker/0:1H]",
+            "    kworker/0:1H-99      [000] ..... 6.500100: block_rq_complete: 7,0 FF () 18446744073709551615 + 0 none,0,0 [0]")))
+        self.assertEqual(device_times(rows), [(64, 5_000_100_000, 5_000_120_000), (64, 5_000_100_000, 6_500_100_000)])
+
     def test_columns_come_from_the_definition_of_the_views(self):
         self.assertEqual((CAUSES[0], CAUSES[-1], PATHS), ("oncpu", "other", ["self", "journal", "peer"]))
 
