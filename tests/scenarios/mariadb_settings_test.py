@@ -99,8 +99,8 @@ def does_not_answer(server):
 def main():
     arguments = parse()
     if arguments.tracing:
-        print("no difference to the test without the kernel side")
-        return 0
+        print("skipped: the kernel side makes no difference to what a server says of itself")
+        return 77
     for options in ([], ["--log-bin=binlog", "--server-id=1"]):
         with private_server(arguments, options, tracing=False) as (server, _):
             server.build = Path(arguments.daemon).resolve().parents[1]

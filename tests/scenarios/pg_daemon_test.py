@@ -279,8 +279,8 @@ class Daemon(PostgresCase):
     def test_pg_stat_statements_has_the_same_ids(self):
         daemon = self.fake()
         db = self.session()
-        if not db.sql("SELECT 1 FROM pg_available_extensions WHERE name = 'pg_stat_statements'"):
-            self.skipTest("pg_stat_statements is not unpacked")
+        self.assertTrue(db.sql("SELECT 1 FROM pg_available_extensions WHERE name = 'pg_stat_statements'"),
+                        "pg_stat_statements is not unpacked: tools/fetch-engines")
         db.sql("LOAD 'auto_explain'")
         db.sql("SET auto_explain.log_min_duration = 0", "SELECT 'other hooks', count(*) FROM pgbench_branches")
         self.assertTrue([record for record in daemon.take("text") if record["text"].startswith("SELECT $1, count(*)")])

@@ -77,8 +77,7 @@ class Tap18(Postgresql18):
 
 class Tap(unittest.TestCase):
     def test_prove(self):
-        if not (IPC_RUN / "Run.pm").exists():
-            self.skipTest("Perl's IPC::Run is not installed: tools/install-deps")
+        self.assertTrue((IPC_RUN / "Run.pm").exists(), "Perl's IPC::Run is not installed: tools/install-deps")
         disk = PlainDisk(Path(OPTIONS.build) / f"scenario-Tap-{OPTIONS.version}", Path(OPTIONS.build) / "tests/rig")
         disk.__enter__()
         self.addCleanup(disk.__exit__)
